@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-
 from waferloom.isa import errors
 from waferloom.isa.errors import CATEGORIES, ENDS, Rejected, WaferloomError, end_of
 

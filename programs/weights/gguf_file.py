@@ -17,6 +17,7 @@ import gguf
 import numpy as np
 
 from .weight_file import (
+    CONVERT,
     DAMAGED,
     PLAIN_KINDS,
     MappedFile,
@@ -142,8 +143,9 @@ def _read_metadata(header: _Header, keys: int) -> dict[str, Any]:
         header.item = f"key {quoted(name)}"
         if not name:
             raise header.fail(f"the name at byte {start} is empty")
-        if header.at - start - 8 > MAX_KEY_BYTES:
-            raise header.fail(f"the name has {header.at - start - 8} bytes, at most {MAX_KEY_BYTES} are legal")
+        size = header.at - start - 8
+        if size > MAX_KEY_BYTES:
+            raise header.fail(f"the name has {size} bytes, at most {MAX_KEY_BYTES} are legal")
         if name in metadata:
             raise header.fail("the key occurs twice")
         metadata[name] = _read_value(header, header.u32("the value's type"))
@@ -239,7 +241,7 @@ def _read_place(header: _Header, alignment: int) -> TensorPlace:
         kind = gguf.GGMLQuantizationType(number)
         block = gguf.GGML_QUANT_SIZES[kind]
     except (ValueError, KeyError):
-        raise header.fail(f"unknown tensor type {number}", help="convert the file to Q4_1, Q8_0 or F16") from None
+        raise header.fail(f"unknown tensor type {number}", help=CONVERT) from None
     check_shape(shape, header.fail)
     row = shape[-1] if shape else 1
     if row % block[0] or (not shape and block[0] > 1):

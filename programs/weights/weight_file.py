@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +33,11 @@ PLAIN_KINDS = {
     "U8": "|u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|u1",
 }  # fmt: skip
 
+MAX_DIMS = 64  # NumPy's limit
+MAX_ELEMENTS = 2**60
+
 DAMAGED = "the file is damaged or incomplete: fetch or copy it again and compare its checksum"
+CONVERT = "convert the file to Q4_1, Q8_0 or F16"
 
 
 def quoted(name: str) -> str:
@@ -113,9 +118,7 @@ class Tensor:
             with np.errstate(invalid="ignore", over="ignore"):
                 return gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[self.kind]).reshape(self.shape)
         except NotImplementedError:
-            raise self.error(
-                f"kind {self.kind} cannot be turned into numbers", help="convert the file to Q4_1, Q8_0 or F16"
-            ) from None
+            raise self.error(f"kind {self.kind} cannot be turned into numbers", help=CONVERT) from None
 
 
 class MappedFile:
@@ -256,8 +259,10 @@ class WeightFile:
 
 def check_shape(shape: tuple[int, ...], fail: Callable[[str], WeightFileError]) -> None:
     """Refuse shapes that no array can have, also when a zero hides them from the product."""
-    if prod(n for n in shape if n) >= 2**60:
-        raise fail(f"shape {shape} has too many elements")
+    if len(shape) > MAX_DIMS:
+        raise fail(f"{len(shape)} dimensions, at most {MAX_DIMS} are legal")
+    if max(shape, default=0) >= MAX_ELEMENTS or prod(n for n in shape if n) >= MAX_ELEMENTS:
+        raise fail(f"a shape of {' x '.join(str(min(n, MAX_ELEMENTS)) for n in shape)} has too many elements")
 
 
 def check_overlaps(
@@ -265,7 +270,7 @@ def check_overlaps(
 ) -> list[tuple[int, int, str]]:
     """(first byte, end, name) of all non-empty tensors, sorted; `fail(name, rule)` on the first overlap."""
     spans = sorted((p.offset, p.offset + p.nbytes, name) for name, p in places.items() if p.nbytes)
-    for (_, end, before), (start, _, name) in zip(spans, spans[1:], strict=False):
+    for (_, end, before), (start, _, name) in pairwise(spans):
         if start < end:
             raise fail(name, f"its bytes from {start} overlap those of tensor {quoted(before)} up to {end}")
     return spans

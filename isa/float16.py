@@ -7,7 +7,6 @@ Arrays are np.float16 or np.float32 and broadcast as in NumPy.
 from __future__ import annotations
 
 import numpy as np
-
 from waferloom.isa import floating
 
 CANONICAL_NAN = np.array(floating.F16.canonical_nan, np.uint16).view(np.float16)[()]
@@ -68,8 +67,8 @@ def mul16(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def fma16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a * b + c in float16 with one rounding.
 
-    The product of two f16 is exact in f32 (22 bits). The sum with c is not: it is rounded to odd in f32, which
-    makes the final rounding to f16 equal to the single rounding of the exact sum.
+    The product of two f16 is exact in f32 (22 bits). The sum with c is not: it is rounded to odd in f32,
+    which makes the final rounding to f16 equal to the single rounding of the exact sum.
     """
     with np.errstate(all="ignore"):
         product = np.asarray(a, np.float32) * np.asarray(b, np.float32)
@@ -88,22 +87,15 @@ def mac_f32_f16(acc: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def max16(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Larger of two float16; -0 is below +0, and a NaN on either side gives the canonical NaN."""
     x, y = np.broadcast_arrays(np.asarray(a, np.float16), np.asarray(b, np.float16))
-    chosen = np.where(order_keys(x) >= order_keys(y), x, y)
+    chosen = np.where(floating.order_keys(x) >= floating.order_keys(y), x, y)
     return np.where(np.isnan(x) | np.isnan(y), CANONICAL_NAN, chosen)
 
 
 def min16(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Smaller of two float16; -0 is below +0, and a NaN on either side gives the canonical NaN."""
     x, y = np.broadcast_arrays(np.asarray(a, np.float16), np.asarray(b, np.float16))
-    chosen = np.where(order_keys(x) <= order_keys(y), x, y)
+    chosen = np.where(floating.order_keys(x) <= floating.order_keys(y), x, y)
     return np.where(np.isnan(x) | np.isnan(y), CANONICAL_NAN, chosen)
-
-
-def order_keys(values: np.ndarray) -> np.ndarray:
-    """Integers that sort float16 or float32 patterns by value, with -0 just below +0; same shape."""
-    integer = np.int16 if values.dtype == np.float16 else np.int32
-    bits = np.ascontiguousarray(values).view(integer).reshape(values.shape)
-    return np.where(bits < 0, bits ^ np.iinfo(integer).max, bits)
 
 
 def sum_in_order(values: np.ndarray, start: float = 0.0) -> np.generic:

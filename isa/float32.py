@@ -6,7 +6,6 @@ Each function has the meaning of the same operation in numbers.py, bit for bit, 
 from __future__ import annotations
 
 import numpy as np
-
 from waferloom.isa import floating
 
 CANONICAL_NAN = np.array(floating.F32.canonical_nan, np.uint32).view(np.float32)[()]
@@ -47,3 +46,17 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
         product, addend = np.broadcast_arrays(product, np.asarray(c, np.float64))
         return f32_from_f64(floating.round_to_odd(*floating.two_sum(product, addend)))
+
+
+def max32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Larger of two float32; -0 is below +0, and a NaN on either side gives the canonical NaN."""
+    x, y = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
+    chosen = np.where(floating.order_keys(x) >= floating.order_keys(y), x, y)
+    return np.where(np.isnan(x) | np.isnan(y), CANONICAL_NAN, chosen)
+
+
+def min32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Smaller of two float32; -0 is below +0, and a NaN on either side gives the canonical NaN."""
+    x, y = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
+    chosen = np.where(floating.order_keys(x) <= floating.order_keys(y), x, y)
+    return np.where(np.isnan(x) | np.isnan(y), CANONICAL_NAN, chosen)

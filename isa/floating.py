@@ -9,7 +9,7 @@ No host floating-point operation is used here.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class FloatFormat(NamedTuple):
         return sign, fraction | (1 << self.fraction_bits), field - 1 + self.least_exponent
 
     def encode(self, sign: int, significand: int, exponent: int) -> int:
-        """Round (-1)^sign * significand * 2^exponent once, to nearest with ties to even; overflow is infinity."""
+        """Round (-1)^sign * significand * 2^exponent once: to nearest even, overflow to infinity."""
         signed = self.sign_bit if sign else 0
         if significand == 0:
             return signed
@@ -171,7 +171,8 @@ def encode_array(to: FloatFormat, values: np.ndarray) -> np.ndarray:
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     magnitude = bits & np.uint64(0x7FFFFFFFFFFFFFFF)
     field = (magnitude >> np.uint64(52)).astype(np.int64)
-    significand = (magnitude & np.uint64((1 << 52) - 1)) | np.where(field > 0, np.uint64(1 << 52), np.uint64(0))
+    hidden = np.where(field > 0, np.uint64(1 << 52), np.uint64(0))
+    significand = (magnitude & np.uint64((1 << 52) - 1)) | hidden
     exponent = np.maximum(field, 1) - 1075
     last = np.maximum(exponent + 52 - to.fraction_bits, to.least_exponent)
     dropped = np.minimum(last - exponent, 60).astype(np.uint64)  # 60 drops all 53 bits, and more than half
@@ -193,8 +194,8 @@ def round_to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
     the neighbour with an odd last bit is taken. Rounding that to a format with at least two bits less gives
     the same result as rounding the exact sum (Boldo and Melquiond, 2008).
     """
-    integer = np.int32 if total.dtype == np.float32 else np.int64
-    bits = total.view(integer)
+    integer: type[np.signedinteger] = np.int32 if total.dtype == np.float32 else np.int64
+    bits: Any = total.view(integer)
     inexact = (error < 0) | (error > 0)  # false for the NaN that an infinite sum leaves in `error`
     step = np.where((error < 0) == (total < 0), integer(1), integer(-1))
     return np.where(inexact & ((bits & 1) == 0), bits + step, bits).view(total.dtype)
@@ -206,3 +207,10 @@ def two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     y_part = total - x
     x_part = total - y_part
     return total, (x - x_part) + (y - y_part)
+
+
+def order_keys(values: np.ndarray) -> np.ndarray:
+    """Integers that sort float16 or float32 patterns by value, with -0 just below +0; same shape."""
+    integer: type[np.signedinteger] = np.int16 if values.dtype == np.float16 else np.int32
+    bits: Any = np.ascontiguousarray(values).view(integer).reshape(values.shape)
+    return np.where(bits < 0, bits ^ np.iinfo(integer).max, bits)

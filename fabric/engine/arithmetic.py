@@ -1,14 +1,13 @@
 """Arithmetic of the compute engine on bit patterns, compiled; same meaning as isa/numbers.py, bit for bit.
 
-f16, bf16 and i16 operands are uint16, f32 and i32 operands uint32. Names end in the element type; a mixed
-operation names the result first: `mac_f32_f16(acc, a, b)` is f32 + f16 * f16. All functions are free of
-branches or nearly so: a loop of them over contiguous arrays is vectorised by LLVM.
+f16 and bf16 operands are uint16, f32 operands uint32; integers.py has i16 and i32. Names end in the element
+type; a mixed operation names the result first: `mac_f32_f16(acc, a, b)` is f32 + f16 * f16. All functions are
+free of branches or nearly so: a loop of them over contiguous arrays is vectorised by LLVM.
 """
 
 from __future__ import annotations
 
 import numpy as np
-
 from waferloom.fabric.engine.bitcasts import (
     bits_from_f32,
     f16_from_f32,
@@ -161,6 +160,12 @@ def sub_f32_f16(a, b):
 
 
 @jit_inline
+def add_f32_bf16(a, b):
+    """f32 a + bf16 b."""
+    return f32_result(f32_from_bits(a) + f32_from_bf16(b))
+
+
+@jit_inline
 def add_bf16(a, b):
     """a + b in bf16."""
     return bf16_result(f32_from_bf16(a) + f32_from_bf16(b))
@@ -176,63 +181,6 @@ def sub_bf16(a, b):
 def mul_bf16(a, b):
     """a * b in bf16."""
     return bf16_result(f32_from_bf16(a) * f32_from_bf16(b))
-
-
-# Integers: wrap.
-
-
-@jit_inline
-def add_i16(a, b):
-    """a + b modulo 2^16."""
-    return np.uint16(a + b)
-
-
-@jit_inline
-def sub_i16(a, b):
-    """a - b modulo 2^16."""
-    return np.uint16(a - b)
-
-
-@jit_inline
-def mul_i16(a, b):
-    """Low 16 bits of a * b."""
-    return np.uint16(a * b)
-
-
-@jit_inline
-def mac_i16(acc, a, b):
-    """acc + a * b modulo 2^16."""
-    return np.uint16(acc + a * b)
-
-
-@jit_inline
-def add_i32(a, b):
-    """a + b modulo 2^32."""
-    return np.uint32(a + b)
-
-
-@jit_inline
-def sub_i32(a, b):
-    """a - b modulo 2^32."""
-    return np.uint32(a - b)
-
-
-@jit_inline
-def mul_i32(a, b):
-    """Low 32 bits of a * b."""
-    return np.uint32(a * b)
-
-
-@jit_inline
-def mac_i32(acc, a, b):
-    """acc + a * b modulo 2^32."""
-    return np.uint32(acc + a * b)
-
-
-@jit_inline
-def mac_i32_i16(acc, a, b):
-    """i32 acc + i16 a * i16 b modulo 2^32."""
-    return np.uint32(acc + np.uint32(np.int32(np.int16(a)) * np.int32(np.int16(b))))
 
 
 # Order. A key is a signed integer that sorts values, -0 just below +0.
@@ -310,6 +258,33 @@ def min_f32(a, b):
     """Smaller operand; NaN if either is NaN."""
     chosen = a if key_f32(a) <= key_f32(b) else b
     return F32_NAN if is_nan_f32(a) | is_nan_f32(b) else chosen
+
+
+# Sign: moves that change one bit, of a NaN too. bf16 is as f16.
+
+
+@jit_inline
+def neg_f16(a):
+    """-a."""
+    return np.uint16(a ^ F16_SIGN)
+
+
+@jit_inline
+def abs_f16(a):
+    """|a|."""
+    return np.uint16(a & np.uint16(0x7FFF))
+
+
+@jit_inline
+def neg_f32(a):
+    """-a."""
+    return np.uint32(a ^ F32_SIGN)
+
+
+@jit_inline
+def abs_f32(a):
+    """|a|."""
+    return np.uint32(a & np.uint32(0x7FFFFFFF))
 
 
 # Dequantise: one weight, from the fields of its group (layout in isa/dequantise.py).

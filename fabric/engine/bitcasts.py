@@ -1,7 +1,7 @@
 """Bit patterns to floating-point values and back, inside compiled code.
 
-Each function here is one or a few LLVM instructions. f16 exists only as a pattern in a uint16: it is widened to
-f32 for arithmetic and rounded back by `f16_from_f32`.
+Each function here is one or a few LLVM instructions. f16 exists only as a pattern in a uint16: it is widened
+to f32 for arithmetic and rounded back by `f16_from_f32`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import platform
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import config
+from numba import config, types
 from numba.extending import intrinsic
-
 from waferloom.fabric.engine.jit import jit_inline
 
 _HALF = ir.HalfType()
@@ -22,11 +20,12 @@ _FLOAT = ir.FloatType()
 
 
 def half_in_hardware() -> bool:
-    """True when LLVM turns half <-> float into instructions; otherwise it would call routines that may not exist."""
+    """True when LLVM turns half <-> float into instructions; else it calls routines that may not exist."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return True
-    if config.CPU_NAME == "generic" or config.CPU_FEATURES is not None:
-        return "+f16c" in (config.CPU_FEATURES or "")
+    named = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
+    if named != (None, None):  # the user asked Numba for another processor than this one
+        return "+f16c" in (named[1] or "")
     return bool(llvmlite.binding.get_host_cpu_features().get("f16c", False))
 
 
@@ -83,10 +82,10 @@ def fma_f32(typingctx, a, b, c):
 
 @jit_inline
 def portable_f32_from_f16(bits):
-    """f16 pattern -> float32 with integer operations and one exact product; for hosts without half conversion."""
+    """f16 pattern -> float32 by integers and an exact product; for hosts without the instruction."""
     magnitude = np.uint32(bits & np.uint16(0x7FFF)) << np.uint32(13)
     sign = np.uint32(bits & np.uint16(0x8000)) << np.uint32(16)
-    scaled = f32_from_bits(magnitude) * np.float32(2.0**112)  # moves the exponent bias; exact for subnormals too
+    scaled = f32_from_bits(magnitude) * np.float32(2.0**112)  # moves the exponent bias, exactly
     special = magnitude | np.uint32(0x7F800000)
     value = special if magnitude >= np.uint32(0x7C00 << 13) else bits_from_f32(scaled)
     return f32_from_bits(np.uint32(value | sign))
@@ -94,7 +93,7 @@ def portable_f32_from_f16(bits):
 
 @jit_inline
 def portable_f16_from_f32(value):
-    """float32 -> f16 pattern with integer rounding; for hosts without half conversion. NaN keeps no payload."""
+    """float32 -> f16 pattern by integer rounding, NaN canonical; for hosts without the instruction."""
     bits = bits_from_f32(value)
     magnitude = np.uint32(bits & np.uint32(0x7FFFFFFF))
     # Subnormal: adding 0.5 aligns the last kept bit (2^-24) with f32's last bit, so the sum rounds as wanted.

@@ -1,8 +1,8 @@
 """Compilation policy of the engine: every compiled function comes from here, and so does its cache.
 
-No function is compiled with fastmath, so LLVM neither reorders nor contracts floating-point operations, and the
-result does not depend on the host. Numba's own index does not notice an edit in a function that a cached one
-calls; therefore the cache directory carries a digest of every source file compiled code can depend on.
+No function is compiled with fastmath, so LLVM neither reorders nor contracts floating-point operations, and
+the result does not depend on the host. Numba's own index does not notice an edit in a function that a cached
+one calls; therefore the cache directory carries a digest of every source file compiled code can depend on.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core import config
+from numba import config
 
 ENGINE = Path(__file__).resolve().parent
-PACKAGES = {"isa": ENGINE.parents[1] / "isa", "fabric": ENGINE.parent, "programs": ENGINE.parents[1] / "programs"}
+PACKAGES = {name: ENGINE.parents[1] / name for name in ("isa", "fabric", "programs")}
 CACHES_KEPT = 3  # newest digests that stay on disk
 CACHE_MIN_AGE = 3600  # seconds; a younger directory may belong to a running process and is never removed
 
 
 def compiled_sources(roots: list[Path]) -> list[Path]:
-    """The files that compiled code depends on: `roots` and every waferloom module they import, transitively."""
+    """The files compiled code depends on: `roots` and every waferloom module they import, transitively."""
     found: set[Path] = set()
     waiting = list(roots)
     while waiting:
@@ -40,14 +40,23 @@ def compiled_sources(roots: list[Path]) -> list[Path]:
             continue
         found.add(path)
         for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if isinstance(node, ast.ImportFrom):
+                module = _absolute(path, node.level, node.module)
+                names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             else:
                 continue
             waiting.extend(file for file in map(_module_file, names) if file is not None)
     return sorted(found)
+
+
+def _absolute(path: Path, level: int, module: str | None) -> str:
+    """Full name of the module an import statement in `path` names; level counts its leading dots."""
+    if not level:
+        return module or ""
+    package = ("waferloom", *path.relative_to(ENGINE.parents[1]).parts[:-1])
+    return ".".join([*package[: len(package) - level + 1], *([module] if module else [])])
 
 
 def _module_file(name: str) -> Path | None:
@@ -81,7 +90,7 @@ def user_cache_directory() -> Path:
 
 
 def cache_directory() -> Path:
-    """Create and return `<base>/waferloom/<digest>`; the base is the user's NUMBA_CACHE_DIR if that is set."""
+    """Create and return `<base>/waferloom/<digest>`; the base is the user's NUMBA_CACHE_DIR if set."""
     base = Path(os.environ.get("NUMBA_CACHE_DIR") or user_cache_directory())
     chosen = base / "waferloom" / source_digest()
     try:
@@ -111,21 +120,21 @@ CACHE_DIRECTORY = cache_directory()
 
 @contextlib.contextmanager
 def _engine_cache() -> Iterator[None]:
-    """Numba reads its cache directory when a function is decorated; the process's own setting is left alone."""
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(CACHE_DIRECTORY)
+    """Numba reads its cache directory when a function is decorated; the process keeps its own setting."""
+    settings: Any = config  # its attributes are made at run time
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(CACHE_DIRECTORY)
     try:
         yield
     finally:
-        config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile by the engine's one policy: cached, GIL released, IEEE division, no fastmath, no bounds check.
 
-    NUMBA_BOUNDSCHECK=1 in the environment still turns bounds checks on. Small functions called from a compiled
-    loop are inlined by LLVM without being asked; Numba's own inline='always' multiplies compile time and is not
-    used.
+    NUMBA_BOUNDSCHECK=1 in the environment still turns bounds checks on. Small functions called from a
+    compiled loop are inlined by LLVM without being asked; Numba's own inline='always' multiplies compile time
+    and is not used.
     """
     with _engine_cache():
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waferloom.isa.dequantise import dequantise_q4, dequantise_q8
 from waferloom.isa.errors import Usage
 from waferloom.programs.weights import Tensor, Tiling, WeightFileError, group_bytes, groups_of
 
@@ -49,6 +50,18 @@ def test_bit_equal_to_the_librarys_dequantise(kind, size):
     if kind != "Q4_0":  # whose zeros the library signs like the scale
         np.testing.assert_array_equal(have.view(np.uint32), want.view(np.uint32))
     np.testing.assert_array_equal(t.to_float32(), want)
+
+
+@pytest.mark.parametrize("kind", BLOCK)
+@pytest.mark.parametrize("size", [32, 16, 8, 4])
+def test_the_machine_reads_these_groups(kind, size):
+    """The machine's f16 weights are the exact ones rounded once, whatever the group size."""
+    groups = groups_of(tensor(kind, 7, 5), size)
+    scale = groups.scale_bits.view(np.float16).astype(np.float64)[..., None]
+    offset = groups.offset_bits.view(np.float16).astype(np.float64)[..., None]
+    exact = scale * groups.codes + offset  # at most 11 + 5 bits over 29 exponents: float64 holds it
+    machine = (dequantise_q4 if groups.kind == "q4" else dequantise_q8)(groups.data)
+    np.testing.assert_array_equal(machine, exact.astype(np.float16))
 
 
 def test_interleaved_nibbles_are_told_from_halves():

@@ -1,15 +1,10 @@
 """The machine's layout of quantised weights: groups along the inputs, the unit that `dequantise` reads.
 
-A group of s weights of one row (s = 32, or 16, 8, 4 after `regroup`), all numbers little-endian:
+The layout, the group sizes and the f16 arithmetic are `isa/dequantise.py`'s: a q4 group of s weights is f16
+scale, f16 offset and s/2 bytes of codes, a q8 group f16 scale and s signed bytes (20 and 34 bytes for 32).
 
-    q4: f16 scale, f16 offset, s/2 bytes; weight 2i is the low nibble of byte i, 2i+1 the high nibble
-        w = scale * q + offset, one fused f16 multiply-add, q in 0..15          (s = 32: 20 bytes)
-    q8: f16 scale, s int8
-        w = scale * q                                                           (s = 32: 34 bytes)
-
-Only bytes are moved here: the f16 arithmetic of the machine is `waferloom.isa`'s. Conversion from GGUF
-blocks is exact and never creates a NaN or an infinity. A group of zero bytes is s weights of exactly 0:
-that is the padding.
+Only bytes are moved here. Conversion from GGUF blocks is exact and never creates a NaN or an infinity.
+A group of zero bytes is s weights of exactly 0: that is the padding.
 """
 
 from __future__ import annotations
@@ -19,15 +14,20 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...isa.dequantise import (
+    DEFAULT_GROUP,
+    GROUP_SIZES,
+    Q4_HEADER_BYTES,
+    Q8_HEADER_BYTES,
+    pack_q4,
+    q4_group_bytes,
+    q8_group_bytes,
+)
 from ...isa.errors import Usage
 from .weight_file import Tensor
 
-__all__ = ["GROUP", "SIZES", "Groups", "Tiling", "group_bytes", "groups_of"]
+__all__ = ["Groups", "Tiling", "group_bytes", "groups_of"]
 
-GROUP = 32  # weights of a group as files have them
-SIZES = (32, 16, 8, 4)  # legal group sizes; a smaller one repeats scale and offset
-Q4_HEADER = 4  # bytes: f16 scale, f16 offset
-Q8_HEADER = 2  # bytes: f16 scale
 F16_OVERFLOW = 65520  # the smallest number that rounds to infinity in f16
 
 Kind = Literal["q4", "q8"]
@@ -38,11 +38,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def group_bytes(kind: Kind, size: int = GROUP) -> int:
+def group_bytes(kind: Kind, size: int = DEFAULT_GROUP) -> int:
     """Bytes of one group of `size` weights."""
-    if size not in SIZES:
-        raise Usage(f"group size {size} is not one of {', '.join(map(str, SIZES))} weights")
-    return Q4_HEADER + size // 2 if kind == "q4" else Q8_HEADER + size
+    if size not in GROUP_SIZES:
+        raise Usage(f"group size {size} is not one of {', '.join(map(str, GROUP_SIZES))} weights")
+    return q4_group_bytes(size) if kind == "q4" else q8_group_bytes(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ class Groups:
     def codes(self) -> np.ndarray:
         """The integers q in weight order, of shape (rows, groups, size): uint8 0..15 for q4, int8 for q8."""
         if self.kind == "q8":
-            return np.ascontiguousarray(self.data[..., Q8_HEADER:]).view(np.int8)
-        nibbles = self.data[..., Q4_HEADER:]
+            return np.ascontiguousarray(self.data[..., Q8_HEADER_BYTES:]).view(np.int8)
+        nibbles = self.data[..., Q4_HEADER_BYTES:]
         return np.stack([nibbles & 15, nibbles >> 4], axis=-1).reshape(*self.data.shape[:2], self.size)
 
     def to_float32(self) -> np.ndarray:
@@ -101,7 +101,7 @@ class Groups:
             raise Usage(f"groups of {self.size} weights cannot be joined to groups of {size}")
         rows, groups, _ = self.data.shape
         parts = self.size // size
-        header = Q4_HEADER if self.kind == "q4" else Q8_HEADER
+        header = Q4_HEADER_BYTES if self.kind == "q4" else Q8_HEADER_BYTES
         data = np.empty((rows, groups, parts, width), np.uint8)
         data[..., :header] = self.data[:, :, None, :header]
         data[..., header:] = self.data[..., header:].reshape(rows, groups, parts, -1)
@@ -109,7 +109,7 @@ class Groups:
         return Groups(self.name, self.kind, size, self.inputs, data.reshape(rows, -1, width)[:, :needed])
 
 
-def groups_of(tensor: Tensor, size: int = GROUP) -> Groups:
+def groups_of(tensor: Tensor, size: int = DEFAULT_GROUP) -> Groups:
     """A Q4_0, Q4_1 or Q8_0 tensor of a GGUF file in groups of `size` weights. Exact.
 
     Q4_0 has no offset; it becomes -8 * scale, which f16 holds exactly unless |scale| > 8188. Against
@@ -125,22 +125,18 @@ def groups_of(tensor: Tensor, size: int = GROUP) -> Groups:
     blocks = tensor.blocks.reshape(-1, tensor.blocks.shape[-2], tensor.blocks.shape[-1])
     _check_finite(tensor, blocks[..., 0:2], "scale")
     if tensor.kind == "Q8_0":
-        return _in_range(tensor, Groups(tensor.name, "q8", GROUP, inputs, blocks)).regroup(size)
-    data = np.empty((*blocks.shape[:2], group_bytes("q4")), np.uint8)
-    data[..., 0:2] = blocks[..., 0:2]
+        return _in_range(tensor, Groups(tensor.name, "q8", DEFAULT_GROUP, inputs, blocks)).regroup(size)
+    scales = _halves(blocks[..., 0:2])
     if tensor.kind == "Q4_1":
         _check_finite(tensor, blocks[..., 2:4], "offset")
-        data[..., 2:4] = blocks[..., 2:4]
+        offsets = _halves(blocks[..., 2:4])
     else:
-        scales = _halves(blocks[..., 0:2])
         with np.errstate(over="ignore"):
             offsets = scales * np.float16(-8)
         _refuse(tensor, np.isinf(offsets), scales, "scale", "makes the offset, -8 times it, overflow f16")
-        data[..., 2:4] = offsets.astype("<f2")[..., None].view(np.uint8)
-    nibbles = blocks[..., -16:]  # byte j: weight j low, weight j + 16 high
-    codes = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1)
-    data[..., Q4_HEADER:] = codes[..., 0::2] | codes[..., 1::2] << 4
-    return _in_range(tensor, Groups(tensor.name, "q4", GROUP, inputs, data)).regroup(size)
+    nibbles = blocks[..., -DEFAULT_GROUP // 2 :]  # byte j: weight j low, weight j + 16 high
+    data = pack_q4(scales, offsets, np.concatenate([nibbles & 15, nibbles >> 4], axis=-1))
+    return _in_range(tensor, Groups(tensor.name, "q4", DEFAULT_GROUP, inputs, data)).regroup(size)
 
 
 def _in_range(tensor: Tensor, groups: Groups) -> Groups:

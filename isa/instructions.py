@@ -314,9 +314,9 @@ def encode(name: str, values: dict[str, int]) -> list[int]:
     """
     row = BY_NAME[name]
     word = FIELDS["opcode"].pack(row.opcode)
-    for field in row.fields:
-        flag = FIELDS[field].kind == "flag"
-        word |= FIELDS[field].pack(values.get(field, 0) if flag else values[field])
+    for operand in row.fields:
+        flag = FIELDS[operand].kind == "flag"
+        word |= FIELDS[operand].pack(values.get(operand, 0) if flag else values[operand])
     words = [word]
     if second := second_word_fields(row, word):
         extra = 0
@@ -364,6 +364,6 @@ def decode(code: list[int], pc: int) -> Decoded:
             raise IllegalInstruction(f"`{row.name}`: no such element type") from None
         if (t, s) not in row.types:
             raise IllegalInstruction(f"`{row.name}` has no form .{t.source_name}.{s.source_name}")
-    if values.get("group", 0) and row.name != "vdeq":
-        raise IllegalInstruction(f"`{row.name}` has no group size")
+    if values.get("scalar") and values["advance_b" if "db" in row.fields else "advance_a"]:
+        raise IllegalInstruction(f"`{row.name}` advances an operand that is a register")
     return Decoded(row, values, 2 if second else 1)

@@ -36,8 +36,12 @@ def _join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-@cache
 def _hints(cls: Any) -> dict[str, Any]:
+    return _hints_of(cls)
+
+
+@cache
+def _hints_of(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 

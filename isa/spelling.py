@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from .fields import FIELDS, LAUNCH_FIELDS
 from .instructions import Decoded, Instruction
 
+# Operands in source order where it differs from the table's field order: the destination comes first.
+_SOURCE_ORDER = {"recv": ("ra", "queue")}
 # Fields that are no operand between commas: written behind the operands, or changing how an operand looks.
 _ELSEWHERE = ("group", "asynchronous", "scalar", "advance_d", "advance_a", "advance_b", "source", "type")
 
 
 def operand_fields(row: Instruction) -> tuple[str, ...]:
     """The fields that stand between commas in source, in that order."""
-    return tuple(name for name in row.fields if name not in _ELSEWHERE)
+    return _SOURCE_ORDER.get(row.name) or tuple(name for name in row.fields if name not in _ELSEWHERE)
 
 
 def template(row: Instruction) -> str:
@@ -29,8 +31,6 @@ def template(row: Instruction) -> str:
     for name in fields:
         if name == "disp":
             texts[-1] = "[ra + disp]"
-        elif name == "address":
-            texts.append("[address]")
         else:
             texts.append(name)
     if "scalar" in row.fields:
@@ -41,12 +41,19 @@ def template(row: Instruction) -> str:
     return f"{row.name}{types} {', '.join(texts)}{suffix}".rstrip()
 
 
+class Unspeakable(ValueError):
+    """An instruction that the source of this kernel cannot say: it names a task or queue it has not."""
+
+
 @dataclass(frozen=True)
 class Names:
-    """What stands for numbers in an instruction's text; the defaults are the numbers themselves."""
+    """What stands for numbers in an instruction's text; the defaults are the numbers themselves.
 
-    label: Callable[[int], str | None] = lambda pc: None  # of a word address
-    task: Callable[[int], str] = str
+    A function may raise Unspeakable. `task` is told whether the task must be a local one.
+    """
+
+    label: Callable[[int], str | None] = lambda pc: None  # of a word address; None: has no label
+    task: Callable[[int, bool], str] = lambda number, local: str(number)
     in_queue: Callable[[int], str] = str
     out_queue: Callable[[int], str] = str
     address: Callable[[int], str] = str  # of a byte address
@@ -95,11 +102,11 @@ def _operands(decoded: Decoded, pc: int, names: Names) -> Iterator[str]:
         elif kind == "label":
             yield names.label(pc + value) or f". {'-' if value < 0 else '+'} {abs(value)}"
         elif kind == "address":
-            yield f"[{names.address(value)}]"
+            yield names.address(value)
         elif kind == "queue":
             yield (names.in_queue if row.name == "recv" else names.out_queue)(value)
         elif kind == "task":
-            yield names.task(value)
+            yield names.task(value, False)
         elif kind == "choice":
             yield FIELDS[name].choices[value]
         else:
@@ -118,7 +125,7 @@ def _suffixes(decoded: Decoded, names: Names) -> Iterator[str]:
             yield "priority high"
         if values["completion"]:
             action = LAUNCH_FIELDS["completion"].choices[values["completion"]]
-            yield f"then {action} {names.task(values['launch_task'])}"
+            yield f"then {action} {names.task(values['launch_task'], action == 'activate')}"
 
 
 def _register_of(descriptor: str) -> str:

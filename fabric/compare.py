@@ -1,0 +1,43 @@
+"""Two outcomes field by field: what the tests and the self-test mean by `both engines agree`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from .outcome import Outcome
+
+__all__ = ["outcome_differences"]
+
+
+def outcome_differences(a: Outcome, b: Outcome) -> list[str]:
+    """One line per field that differs, with its first place and both values; [] if the outcomes are equal."""
+    return _differences("", a, b)
+
+
+def _differences(where: str, a: Any, b: Any) -> list[str]:
+    if dataclasses.is_dataclass(a) and type(a) is type(b):
+        fields = [field.name for field in dataclasses.fields(a)]
+        return [line for f in fields for line in _differences(_join(where, f), getattr(a, f), getattr(b, f))]
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.shape != b.shape:
+            return [f"{where}: shape {a.shape} and {b.shape}"]
+        differ = np.argwhere(a != b)
+        if not len(differ):
+            return []
+        first = tuple(int(i) for i in differ[0])
+        return [f"{where}{list(first)}: {a[first]} and {b[first]} ({len(differ):,} places differ)"]
+    if isinstance(a, dict) and isinstance(b, dict):
+        if a.keys() != b.keys():
+            return [f"{where}: keys {sorted(a)} and {sorted(b)}"]
+        return [line for key in sorted(a) for line in _differences(f"{where}[{key}]", a[key], b[key])]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        pairs = enumerate(zip(a, b, strict=True))
+        return [line for i, (x, y) in pairs for line in _differences(f"{where}[{i}]", x, y)]
+    return [] if a == b else [f"{where}: {a} and {b}"]
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

@@ -1,0 +1,39 @@
+"""Sets of PEs said briefly: a mask of the grid as a few rectangles, always the same for the same mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..isa.regions import Rectangle, rectangles
+
+__all__ = ["corners", "cover", "spell"]
+
+
+def cover(mask: np.ndarray) -> list[Rectangle]:
+    """Disjoint rectangles, perhaps with steps, that make up `mask` (H, W), in reading order."""
+    return [rectangle for rectangle, _ in rectangles(mask.astype(np.int8), 0)]
+
+
+def corners(r: Rectangle) -> list[int]:
+    """x0, y0, x1, y1, corners included; with steps also step_x, step_y."""
+    return [r.x0, r.y0, r.x1, r.y1] + ([r.step_x, r.step_y] if (r.step_x, r.step_y) != (1, 1) else [])
+
+
+def spell(mask: np.ndarray, shown: int = 3) -> str:
+    """`PE (1,0)` or `1,024 PEs, rectangle (0,0)-(31,31)`, with at most `shown` rectangles."""
+    count = int(np.count_nonzero(mask))
+    if count == 1:
+        y, x = np.argwhere(mask)[0].tolist()
+        return f"PE ({x},{y})"
+    found = cover(mask)
+    names = [_name(r) for r in found[:shown]]
+    more = f" and {len(found) - len(names):,} more" if len(found) > len(names) else ""
+    kind = "rectangle" if len(found) == 1 else "rectangles"
+    return f"{count:,} PEs, {kind} {', '.join(names)}{more}"
+
+
+def _name(r: Rectangle) -> str:
+    if (r.x0, r.y0) == (r.x1, r.y1):
+        return f"({r.x0},{r.y0})"
+    steps = f" step ({r.step_x},{r.step_y})" if (r.step_x, r.step_y) != (1, 1) else ""
+    return f"({r.x0},{r.y0})-({r.x1},{r.y1}){steps}"

@@ -19,8 +19,8 @@ import numpy as np
 
 from .program import Location
 
-# Fields that say where something was written, not what it is.
-PROVENANCE = frozenset({"location", "locations", "sources"})
+# Fields that say where something was written, not what it is. A program is named after its file.
+PROVENANCE = frozenset({"location", "locations", "sources", "Program.name"})
 
 
 class RecordError(ValueError):
@@ -38,6 +38,11 @@ def _join(path: str, key: object) -> str:
 
 def _hints(cls: Any) -> dict[str, Any]:
     return _hints_of(cls)
+
+
+def _kept(cls: type, omit: frozenset[str]) -> list[str]:
+    """The fields of a class but those in `omit`, which names fields or `Class.field`s."""
+    return [name for name in _hints(cls) if not {name, f"{cls.__name__}.{name}"} & omit]
 
 
 @cache
@@ -64,7 +69,7 @@ def to_tree(
     if isinstance(value, Location):
         return [value.file, value.line, value.column, value.length]
     if dataclasses.is_dataclass(value):
-        return {name: inner(getattr(value, name), name) for name in _hints(type(value)) if name not in omit}
+        return {name: inner(getattr(value, name), name) for name in _kept(type(value), omit)}
     if isinstance(value, IntEnum):
         return value.name
     if isinstance(value, frozenset):
@@ -151,9 +156,8 @@ def differences(a: Any, b: Any, omit: frozenset[str] = frozenset(), path: str = 
     elif type(a) is not type(b):
         yield f"{path}: {_shown(a)} / {_shown(b)}"
     elif dataclasses.is_dataclass(a):
-        for name in _hints(type(a)):
-            if name not in omit:
-                yield from differences(getattr(a, name), getattr(b, name), omit, _join(path, name))
+        for name in _kept(type(a), omit):
+            yield from differences(getattr(a, name), getattr(b, name), omit, _join(path, name))
     elif isinstance(a, dict):
         for key in sorted({*a, *b}):
             if key in a and key in b:

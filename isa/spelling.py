@@ -56,7 +56,7 @@ class Names:
     task: Callable[[int, bool], str] = lambda number, local: str(number)
     in_queue: Callable[[int], str] = str
     out_queue: Callable[[int], str] = str
-    address: Callable[[int], str] = str  # of a byte address
+    address: Callable[[int, Decoded], str] = lambda address, instruction: str(address)  # of a byte of data
 
 
 def spell(decoded: Decoded, pc: int, names: Names | None = None) -> str:
@@ -102,7 +102,7 @@ def _operands(decoded: Decoded, pc: int, names: Names) -> Iterator[str]:
         elif kind == "label":
             yield names.label(pc + value) or f". {'-' if value < 0 else '+'} {abs(value)}"
         elif kind == "address":
-            yield names.address(value)
+            yield names.address(value, decoded)
         elif kind == "queue":
             yield (names.in_queue if row.name == "recv" else names.out_queue)(value)
         elif kind == "task":

@@ -121,6 +121,7 @@ def test_wide_tables_stay_wide(tmp_path):
 def test_the_digest_is_that_of_the_meaning():
     program, moved = small_program(), small_program()
     moved.sources = {}
+    moved.name = "elsewhere"
     moved.kernels[0].locations = []
     moved.kernels[0].symbols["w"].location = None
     assert program_digest(moved) == program_digest(program)

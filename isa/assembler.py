@@ -6,7 +6,7 @@ costs one diagnostic; the rest goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,9 @@ def assemble(
     Keyword arguments set `.param`s. Raises AssemblyError with all diagnostics, Rejected for an unreadable file.
     """
     if isinstance(path_or_source, str) and ("\n" in path_or_source or not path_or_source):
-        return assemble_text(path_or_source, name=name, include_dirs=include_dirs, strict=strict, **parameters)
+        return assemble_text(
+            path_or_source, name=name, include_dirs=include_dirs, strict=strict, **parameters
+        )
     return assemble_file(
         path_or_source, name=name, include_dirs=include_dirs, strict=strict, parameters=parameters
     ).program
@@ -105,14 +107,22 @@ def encode_line(text: str, pc: int = 0) -> list[int]:
 
 
 def _assemble(
-    source: Source, name: str, include_dirs: Sequence[str | Path], strict: bool, parameters: dict[str, int]
+    source: Source,
+    name: str,
+    include_dirs: Sequence[str | Path],
+    strict: bool,
+    parameters: dict[str, int],
+    values: Mapping[str, Any] | None = None,
 ) -> Assembly:
+    """Assemble one source. `values`: names known beforehand, such as the builder's arrays."""
     diagnostics = Diagnostics()
     unit = Reader(diagnostics, include_dirs).read(source)
     scope = Globals(unit, parameters, diagnostics)
+    scope.values.update(values or {})
     plans = [KernelSection(tree, scope, diagnostics).plan() for tree in unit.kernels.values()]
     layout = Layout(plans, scope, scope.colours, diagnostics)
-    layout.run(expand(unit.layout, scope, diagnostics), Span(source, 0, 0))
+    start = None if unit.unparsed else Span(source, 0, 0)
+    layout.run(expand(unit.layout, scope, diagnostics), start)
     program = layout.program(name)
     program.machine = unit.machine.text if unit.machine else None
     program.parameters = {d.name.text: scope.value(d.name.text) for d in unit.params}
@@ -197,7 +207,9 @@ class Globals(Scope):
             try:
                 number = integer(definition.value, self)
                 if not 0 <= number < COLOURS:
-                    raise Problem("range", f"no colour {number}; colours are 0..{COLOURS - 1}", definition.value.span)
+                    raise Problem(
+                        "range", f"no colour {number}; colours are 0..{COLOURS - 1}", definition.value.span
+                    )
                 if number in taken:
                     raise Problem(
                         "resource", f"colour {number} has a name already: `{taken[number].text}`", definition.span,
@@ -231,7 +243,9 @@ def reserved(name: Name) -> Problem | None:
 
 
 def declared_twice(name: Name, first: Span) -> Problem:
-    return Problem("name", f"`{name.text}` is declared twice", name.span, notes=[("first declared here", first)])
+    return Problem(
+        "name", f"`{name.text}` is declared twice", name.span, notes=[("first declared here", first)]
+    )
 
 
 def expand(nodes: Iterable[Node], scope: Scope, diagnostics: Diagnostics) -> Iterator[tuple[Node, Scope]]:
@@ -245,7 +259,9 @@ def expand(nodes: Iterable[Node], scope: Scope, diagnostics: Diagnostics) -> Ite
                 if scope.get(node.variable.text) is not None or reserved(node.variable):
                     raise Problem("name", f"`{node.variable.text}` has a meaning already", node.variable.span)
                 if (stop - start) // step >= MOST_ROUNDS:
-                    raise Problem("range", f"{(stop - start) // step + 1} rounds; at most {MOST_ROUNDS}", node.span)
+                    raise Problem(
+                        "range", f"{(stop - start) // step + 1} rounds; at most {MOST_ROUNDS}", node.span
+                    )
                 for value in range(start, stop + 1, step):
                     yield from expand(node.body, Scope({node.variable.text: value}, scope), diagnostics)
             elif isinstance(node, If):
@@ -295,7 +311,9 @@ class KernelSection:
         return KernelPlan(kernel, self.queues, self.tree.name.span)
 
     def _declare_queues(self) -> None:
-        lines = [queue for line, _ in self._expanded("queues") for queue in line.queues if isinstance(line, Queues)]
+        lines = [
+            queue for line, _ in self._expanded("queues") for queue in line.queues if isinstance(line, Queues)
+        ]
         taken: dict[bool, dict[int, Name]] = {False: {}, True: {}}
         numbers: dict[str, int] = {}
         for queue in lines:
@@ -350,11 +368,14 @@ class KernelSection:
                     self.data.spans[line.name.text] = line.name.span
                     self.data.symbols[line.name.text] = self.data.declare(line)
                 except Problem as problem:
-                    self.diagnostics.poison(line.name.text)
                     self.diagnostics.add(problem)
+                    if line.name.text not in self.data.symbols:
+                        self.diagnostics.poison(line.name.text)
         stored = [line for line, _ in statements if isinstance(line, Data) and line.kind == "descriptor"]
         self._store_descriptors(stored, final=False)
-        self.data.layout([line for line, _ in statements if isinstance(line, (Data, Align))], self.diagnostics.add)
+        self.data.layout(
+            [line for line, _ in statements if isinstance(line, (Data, Align))], self.diagnostics.add
+        )
         self._store_descriptors(stored, final=True)
         for line, _ in statements:
             if isinstance(line, Data) and (symbol := self.data.symbols.get(line.name.text)):
@@ -376,7 +397,8 @@ class KernelSection:
             try:
                 if isinstance(line.initial, ListOf):
                     halfwords = [
-                        integer(item, self.scope, "a halfword", -0x8000, 0xFFFF) & 0xFFFF for item in line.initial.items
+                        integer(item, self.scope, "a halfword", -0x8000, 0xFFFF) & 0xFFFF
+                        for item in line.initial.items
                     ]
                 else:
                     halfwords = lowering.explicit_descriptor(line.initial, line.over).halfwords
@@ -428,8 +450,9 @@ class CodeSection:
                 else:
                     ids[task.id] = name
             except Problem as problem:
-                self.diagnostics.poison(name.text)
                 self.diagnostics.add(problem)
+                if name.text not in self.tasks:
+                    self.diagnostics.poison(name.text)
         for task in unnumbered:
             free = next((n for n in range(TASKS) if n not in ids), None)
             if free is None:
@@ -444,7 +467,9 @@ class CodeSection:
         given: dict[str, Span] = {}
         for option in line.options:
             kind = option.kind
-            if kind in given or (kind in ("data", "control", "local", "entry") and given.keys() & {"data", "control"}):
+            if kind in given or (
+                kind in ("data", "control", "local", "entry") and given.keys() & {"data", "control"}
+            ):
                 raise Problem("syntax", f"option `{kind}` does not fit with the ones before", option.span)
             given[kind] = option.span
             if kind == "entry":
@@ -547,7 +572,9 @@ class CodeSection:
 
     def _too_far(self, item: Emitted, node: Node, value: int, legal: str) -> Problem:
         notes: list[tuple[str, Span | None]] = []
-        if isinstance(node, Name) and (span := self.label_spans.get(node.text) or self.task_spans.get(node.text)):
+        if isinstance(node, Name) and (
+            span := self.label_spans.get(node.text) or self.task_spans.get(node.text)
+        ):
             notes = [("the target", span)]
         jump = BY_NAME[item.name].latency == "jump"
         return Problem(

@@ -137,6 +137,7 @@ class Problem(Exception):
     ) -> None:
         super().__init__(text)
         assert category in CATEGORIES
+        self.subject = span.text.partition(".")[0]  # the name it is about, if it is about a name
         pairs = [(note, None) if isinstance(note, str) else note for note in notes]
         self.diagnostic = Diagnostic(
             category, text, span.location, [(t, s.location if s else None) for t, s in pairs], help, severity
@@ -158,7 +159,7 @@ class Diagnostics:
     def add(self, finding: Problem | Diagnostic) -> None:
         """Record a finding; the same text at the same place (a repeated body) is recorded once."""
         item = finding.diagnostic if isinstance(finding, Problem) else finding
-        if item.category == "name" and self._poisoned and any(f"`{name}`" in item.text for name in self._poisoned):
+        if isinstance(finding, Problem) and item.category == "name" and finding.subject in self._poisoned:
             return
         key = (item.location, item.category, item.text)
         if key not in self._seen:
@@ -190,7 +191,7 @@ class Diagnostics:
             for item in self.found:
                 item.severity = "error"
         if self.errors:
-            raise AssemblyError(self.errors, sources, program)
+            raise AssemblyError(self.sorted(self.found), sources, program)
 
 
 class AssemblyError(Rejected):
@@ -200,7 +201,7 @@ class AssemblyError(Rejected):
         self.diagnostics = diagnostics
         shown = [item.render(sources, program) for item in diagnostics[:MOST_SHOWN]]
         if len(diagnostics) > MOST_SHOWN:
-            shown.append(f"{program or 'program'}: {len(diagnostics) - MOST_SHOWN} more errors not shown")
+            shown.append(f"{program or 'program'}: {len(diagnostics) - MOST_SHOWN} more findings not shown")
         super().__init__("\n".join(shown), category=diagnostics[0].category)
 
 

@@ -87,13 +87,17 @@ def evaluate(node: Node, scope: Scope) -> Value:
     if isinstance(node, Call):
         return _call(node, [evaluate(argument, scope) for argument in node.arguments])
     if isinstance(node, (Index, Memory)):
-        raise Problem("type", f"`{node.span.text}` is an operand in memory; a number is wanted here", node.span)
+        raise Problem(
+            "type", f"`{node.span.text}` is an operand in memory; a number is wanted here", node.span
+        )
     if isinstance(node, Here):
         raise Problem("type", "`.` is legal only in the target of a branch", node.span)
     raise Problem("type", f"`{node.span.text}` is not a number", node.span)
 
 
-def integer(node: Node, scope: Scope, what: str = "this", low: int | None = None, high: int | None = None) -> int:
+def integer(
+    node: Node, scope: Scope, what: str = "this", low: int | None = None, high: int | None = None
+) -> int:
     """An expression that must be one integer, in low..high if given."""
     value = evaluate(node, scope)
     if isinstance(value, np.ndarray):
@@ -110,7 +114,9 @@ def unknown(node: Name, scope: Scope) -> Problem:
     """The problem of a name without a value."""
     if reason := scope.why_hidden(node.text):
         return Problem("type", reason, node.span)
-    return Problem("name", f"unknown name `{node.text}`", node.span, help=did_you_mean(node.text, scope.names(), ""))
+    return Problem(
+        "name", f"unknown name `{node.text}`", node.span, help=did_you_mean(node.text, scope.names(), "")
+    )
 
 
 def _is_real(value: Value) -> bool:
@@ -149,11 +155,15 @@ def _binary(node: Binary, left: Value, right: Value) -> Value:
 
 def _where_zero(value: Value) -> str | None:
     if isinstance(value, np.ndarray):
-        return "it is zero for some PEs of the region; choose with `?:`, which evaluates only the side it takes"
+        return (
+            "it is zero for some PEs of the region; choose with `?:`, which evaluates only the side it takes"
+        )
     return None
 
 
-def _choose(condition: Value, yes: Callable[[Scope], Value], no: Callable[[Scope], Value], scope: Scope) -> Value:
+def _choose(
+    condition: Value, yes: Callable[[Scope], Value], no: Callable[[Scope], Value], scope: Scope
+) -> Value:
     if not isinstance(condition, np.ndarray):
         return yes(scope) if condition else no(scope)
     mask = condition != 0
@@ -219,7 +229,10 @@ def encode_real(value: Value, format_name: str, span: Span) -> Value:
         overflow, worst = bool(lost.any()), value[lost][0] if lost.any() else 0
     if overflow:
         raise Problem(
-            "range", f"{float(worst):g} is beyond the largest {format_name}", span, help="write `inf` if that is meant"
+            "range",
+            f"{float(worst):g} is beyond the largest {format_name}",
+            span,
+            help="write `inf` if that is meant",
         )
     return bits
 

@@ -6,7 +6,7 @@ Expressions are evaluated once per statement, over all PEs of its region at a ti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,8 +16,17 @@ from .element_types import ElementType
 from .expressions import Scope, Value, evaluate, integer
 from .memory import QUANTISED, element_bits, element_type
 from .operands import QueueName
+from .origins import Origins
 from .program import (
-    COLOURS, MAX_SWITCH_POSITIONS, QUEUES, EdgePort, Kernel, Port, Program, Route, RoutePosition
+    COLOURS,
+    MAX_SWITCH_POSITIONS,
+    QUEUES,
+    EdgePort,
+    Kernel,
+    Port,
+    Program,
+    Route,
+    RoutePosition,
 )  # fmt: skip
 from .syntax import Definition, EdgeLine, Grid, ListOf, Name, Node, Place, Position, Range, Region, RouteLine
 
@@ -33,20 +42,6 @@ class KernelPlan:
     kernel: Kernel
     queues: dict[str, QueueName]
     span: Span
-
-
-@dataclass
-class Origins:
-    """Where in the source each table entry comes from: arrays index `spans`, -1 = nowhere."""
-
-    spans: list[Span] = field(default_factory=list)
-    place: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
-    routes: dict[int, np.ndarray] = field(default_factory=dict)
-    unbound: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 2, QUEUES), bool))  # `= none`; in, out
-
-    def number(self, span: Span) -> int:
-        self.spans.append(span)
-        return len(self.spans) - 1
 
 
 class Pes:
@@ -93,14 +88,14 @@ class Layout:
         self.origins.place = np.full((height, width), -1, np.int32)
         self.origins.unbound = np.zeros((height, width, 2, QUEUES), bool)
 
-    def run(self, statements: Iterable[tuple[Node, Scope]], start: Span) -> None:
-        """Carry out all statements; the grid first, wherever it stands."""
+    def run(self, statements: Iterable[tuple[Node, Scope]], start: Span | None) -> None:
+        """Carry out all statements; the grid first, wherever it stands. A missing grid is reported at `start`."""
         lines = list(statements)
         grids = [(line, scope) for line, scope in lines if isinstance(line, Grid)]
         if not grids:
-            self.diagnostics.add(
-                Problem("syntax", "the program declares no grid", start, help="add `.layout` with `grid WIDTH, HEIGHT`")
-            )
+            if start is not None:
+                help = "add `.layout` with `grid WIDTH, HEIGHT`"
+                self.diagnostics.add(Problem("syntax", "the program declares no grid", start, help=help))
             return
         try:
             self._grid(*grids[0])
@@ -135,7 +130,9 @@ class Layout:
         height = integer(line.height, scope, "the grid's height")
         for node, size in ((line.width, width), (line.height, height)):
             if not 1 <= size <= LARGEST_SIDE:
-                raise Problem("range", f"a grid of {width} x {height} PEs; each side is 1..{LARGEST_SIDE}", node.span)
+                raise Problem(
+                    "range", f"a grid of {width} x {height} PEs; each side is 1..{LARGEST_SIDE}", node.span
+                )
         self._allocate(width, height)
 
     # --- regions ---
@@ -155,7 +152,9 @@ class Layout:
         return values
 
     def _region(self, region: Region, scope: Scope) -> tuple[Pes, Scope]:
-        pes = Pes(self._range(region.x, self.width, "x", scope), self._range(region.y, self.height, "y", scope))
+        pes = Pes(
+            self._range(region.x, self.width, "x", scope), self._range(region.y, self.height, "y", scope)
+        )
         inner = Scope({"x": pes.x, "y": pes.y, "none": NONE}, scope)
         if region.where is not None:
             pes.keep(pes.spread(evaluate(region.where, inner)) != 0)
@@ -167,7 +166,10 @@ class Layout:
         plan = self.plans.get(line.kernel.text)
         if plan is None:
             raise Problem(
-                "name", f"no kernel `{line.kernel.text}`", line.kernel.span, help=did_you_mean(line.kernel.text, self.plans)
+                "name",
+                f"no kernel `{line.kernel.text}`",
+                line.kernel.span,
+                help=did_you_mean(line.kernel.text, self.plans),
             )
         pes, inner = self._region(line.region, scope)
         taken = self.placement[pes.y, pes.x] >= 0
@@ -208,7 +210,10 @@ class Layout:
             return
         symbol = plan.kernel.symbols.get(name)
         if symbol is None:
-            names = [*plan.queues, *(s.name for s in plan.kernel.symbols.values() if s.shape == () and s.role == "data")]
+            names = [
+                *plan.queues,
+                *(s.name for s in plan.kernel.symbols.values() if s.shape == () and s.role == "data"),
+            ]
             raise Problem(
                 "name", f"kernel `{plan.kernel.name}` has no queue or scalar `{name}`", binding.name.span,
                 help=did_you_mean(name, names),
@@ -230,7 +235,9 @@ class Layout:
             symbol = plan.kernel.symbols.get(name)
             if symbol is not None and symbol.shape == () and symbol.role == "data":
                 stored = plan.kernel.data[symbol.address : symbol.address + symbol.nbytes].tobytes()
-                values[self.placement == self.kernel_numbers[plan.kernel.name]] = int.from_bytes(stored, "little")
+                values[self.placement == self.kernel_numbers[plan.kernel.name]] = int.from_bytes(
+                    stored, "little"
+                )
         return values
 
     def _colour(self, node: Node, scope: Scope, lowest: int = 0) -> Value:
@@ -240,7 +247,9 @@ class Layout:
             raise Problem("type", "a colour is an integer", node.span)
         bad = (array < lowest) | (array >= COLOURS)
         if bad.any():
-            raise Problem("range", f"no colour {int(array[bad].flat[0])}; colours are 0..{COLOURS - 1}", node.span)
+            raise Problem(
+                "range", f"no colour {int(array[bad].flat[0])}; colours are 0..{COLOURS - 1}", node.span
+            )
         return value
 
     # --- routes ---
@@ -274,7 +283,9 @@ class Layout:
             mask = pes.spread(colours) == colour
             self._set_route(int(colour), pes.x[mask], pes.y[mask], number, origin, line)
 
-    def _set_route(self, colour: int, x: np.ndarray, y: np.ndarray, number: int, origin: int, line: RouteLine) -> None:
+    def _set_route(
+        self, colour: int, x: np.ndarray, y: np.ndarray, number: int, origin: int, line: RouteLine
+    ) -> None:
         if colour not in self.routes:
             self.routes[colour] = np.zeros((self.height, self.width), np.uint16)
             self.origins.routes[colour] = np.full((self.height, self.width), -1, np.int32)
@@ -330,7 +341,10 @@ class Layout:
         side = SIDES.get(line.side.text)
         if side is None:
             raise Problem(
-                "name", f"no side `{line.side.text}`", line.side.span, help=did_you_mean(line.side.text, SIDES)
+                "name",
+                f"no side `{line.side.text}`",
+                line.side.span,
+                help=did_you_mean(line.side.text, SIDES),
             )
         horizontal = side in (Port.N, Port.S)
         limit, axis = (self.width, "x") if horizontal else (self.height, "y")
@@ -341,7 +355,9 @@ class Layout:
         shape = tuple(integer(node, scope, "an extent", 0, (1 << 31) - 1) for node in line.shape or [])
         packed = element.bits == 16 and not line.single
         if line.single and element.bits == 32:
-            raise Problem("type", f"{element.source_name} is always single", line.span, help="remove `single`")
+            raise Problem(
+                "type", f"{element.source_name} is always single", line.span, help="remove `single`"
+            )
         if packed and prod(shape) % 2:
             raise Problem(
                 "range", f"{prod(shape)} elements in packed wavelets of 2: the count must be even", line.type.span,

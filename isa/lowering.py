@@ -21,11 +21,30 @@ from .operands import DESCRIPTOR, REGISTER, Operand, Operands, QueueName
 from .program import THREADS, Descriptor, DescriptorKind, TaskKind
 from .program import Task as MachineTask
 from .syntax import (
-    Advanced, Binary, Here, Index, Instruction, Memory, Name, Node, Number, Option, Over, Unary
+    Advanced,
+    Binary,
+    Here,
+    Index,
+    Instruction,
+    Memory,
+    Name,
+    Node,
+    Number,
+    Option,
+    Over,
+    Unary,
 )  # fmt: skip
 
 # The immediate form that a register form stands for when its last operand is no register.
-IMMEDIATE_FORMS = {"add": "addi", "sub": "addi", "mul": "muli", "and": "andi", "shl": "shli", "shr": "shri", "sar": "sari"}
+IMMEDIATE_FORMS = {
+    "add": "addi",
+    "sub": "addi",
+    "mul": "muli",
+    "and": "andi",
+    "shl": "shli",
+    "shr": "shri",
+    "sar": "sari",
+}
 ALIASES = ("mov", "nop")
 # Operands in source order where it differs from the table's field order: the destination comes first.
 SOURCE_ORDER = {"recv": ("ra", "queue")}
@@ -104,7 +123,10 @@ class Lowering:
             return self._immediate_form(name)
         if name in ("or", "xor") and not self._is_register(line.operands[-1]):
             raise Problem(
-                "type", f"`{name}` has no immediate form", line.operands[-1].span, help="load the value with `li` first"
+                "type",
+                f"`{name}` has no immediate form",
+                line.operands[-1].span,
+                help="load the value with `li` first",
             )
         values = {"type": int(types[0]), "source": int(types[1])} if types else {}
         target = None
@@ -115,7 +137,9 @@ class Lowering:
                 values[field] = self._field(row, field, node)
         self._emit(name, values, target=target)
 
-    def _emit(self, name: str, values: dict[str, int], words: int = 1, target: tuple[str, Node] | None = None) -> None:
+    def _emit(
+        self, name: str, values: dict[str, int], words: int = 1, target: tuple[str, Node] | None = None
+    ) -> None:
         self.emit(Emitted(name, values, self.line.span, words, target))
 
     # --- types ---
@@ -123,12 +147,16 @@ class Lowering:
         mnemonic = self.line.mnemonic
         if not row.types:
             if suffixes:
-                raise Problem("type", f"`{row.name}` has no element type", mnemonic.span, help=f"write `{row.name}`")
+                raise Problem(
+                    "type", f"`{row.name}` has no element type", mnemonic.span, help=f"write `{row.name}`"
+                )
             return ()
         forms = [_form(row, pair) for pair in row.types]
         listed = ", ".join(dict.fromkeys(forms))
         if not suffixes or len(suffixes) > 2:
-            raise Problem("type", f"`{mnemonic.text}` needs an element type", mnemonic.span, help=f"forms: {listed}")
+            raise Problem(
+                "type", f"`{mnemonic.text}` needs an element type", mnemonic.span, help=f"forms: {listed}"
+            )
         pair = [element_type(Name(mnemonic.span, suffix)) for suffix in suffixes]
         types = (pair[0], pair[-1])
         if types not in row.types or (len(suffixes) == 2 and not row.has_source_type):
@@ -149,14 +177,18 @@ class Lowering:
     def _no_suffixes(self) -> None:
         for suffix in self.line.suffixes:
             what = suffix.kind if isinstance(suffix, Option) else "over"
-            raise Problem("syntax", f"`{self.line.mnemonic.text}` is no vector instruction: no `{what}`", suffix.span)
+            raise Problem(
+                "syntax", f"`{self.line.mnemonic.text}` is no vector instruction: no `{what}`", suffix.span
+            )
 
     def _is_register(self, node: Node) -> bool:
         return isinstance(node, Name) and bool(REGISTER.fullmatch(node.text))
 
     def _register(self, node: Node) -> int:
         if not self._is_register(node):
-            help = did_you_mean(node.text, [f"r{n}" for n in range(16)], "") if isinstance(node, Name) else None
+            help = (
+                did_you_mean(node.text, [f"r{n}" for n in range(16)], "") if isinstance(node, Name) else None
+            )
             raise Problem("type", f"`{node.span.text}` is not a register r0..r15", node.span, help=help)
         assert isinstance(node, Name)
         return int(node.text[1:])
@@ -228,11 +260,17 @@ class Lowering:
         if queue is None:
             fits = [name for name, q in self.names.queues.items() if q.output == output]
             raise Problem(
-                "name", f"`{node.span.text}` is not {wanted} queue", node.span, help=did_you_mean(node.span.text, fits)
+                "name",
+                f"`{node.span.text}` is not {wanted} queue",
+                node.span,
+                help=did_you_mean(node.span.text, fits),
             )
         if queue.output != output:
             raise Problem(
-                "type", f"`{queue.name}` is not {wanted} queue", node.span, notes=[("declared here", queue.span)]
+                "type",
+                f"`{queue.name}` is not {wanted} queue",
+                node.span,
+                notes=[("declared here", queue.span)],
             )
         return queue.number
 
@@ -240,7 +278,9 @@ class Lowering:
         tasks = self.names.tasks
         if isinstance(node, Name) and self.scope.get(node.text) is None:
             if node.text not in tasks:
-                raise Problem("name", f"no task `{node.text}`", node.span, help=did_you_mean(node.text, tasks))
+                raise Problem(
+                    "name", f"no task `{node.text}`", node.span, help=did_you_mean(node.text, tasks)
+                )
             return tasks[node.text].id
         number = integer(node, self.scope, "a task id", 0, FIELDS["task"].maximum)
         if all(task.id != number for task in tasks.values()):
@@ -254,7 +294,9 @@ class Lowering:
         self._count(2)
         destination, source = self.line.operands
         if self._is_register(source):
-            return self._emit("addi", {"rd": self._register(destination), "ra": self._register(source), "imm": 0})
+            return self._emit(
+                "addi", {"rd": self._register(destination), "ra": self._register(source), "imm": 0}
+            )
         self._load_immediate("li")
 
     def _immediate_form(self, name: str) -> None:
@@ -273,7 +315,11 @@ class Lowering:
         self._count(2)
         destination, source = self.line.operands
         register = self._register(destination)
-        if isinstance(source, Name) and self.numbers.get(source.text) is None and source.text in self.names.labels:
+        if (
+            isinstance(source, Name)
+            and self.numbers.get(source.text) is None
+            and source.text in self.names.labels
+        ):
             return self._emit("li", {"rd": register, "imm": 0}, target=("imm", source))
         node = self._addresses(source)
         value = evaluate(node, self.numbers)
@@ -296,9 +342,16 @@ class Lowering:
             if row.name == absolute:
                 raise Problem("type", f"`{absolute}` takes an address", place.span, help=f"write `{short}`")
             base, offset = self._register_and_offset(place.address)
-            return self._emit(short, {**values, "ra": base, "disp": self._fits(short, "disp", offset, place.address)})
+            return self._emit(
+                short, {**values, "ra": base, "disp": self._fits(short, "disp", offset, place.address)}
+            )
         if self._is_register(place):
-            raise Problem("type", "an address in a register stands in brackets", place.span, help=f"`[{place.span.text}]`")
+            raise Problem(
+                "type",
+                "an address in a register stands in brackets",
+                place.span,
+                help=f"`[{place.span.text}]`",
+            )
         if isinstance(place, (Name, Index)):
             base_name = place.text if isinstance(place, Name) else place.base.text
             symbol = self.names.data.symbols.get(base_name)
@@ -309,7 +362,9 @@ class Lowering:
                 )  # fmt: skip
             if symbol is None and self.numbers.get(base_name) is None:
                 symbols = self.names.data.symbols
-                raise Problem("name", f"no symbol `{base_name}`", place.span, help=did_you_mean(base_name, symbols))
+                raise Problem(
+                    "name", f"no symbol `{base_name}`", place.span, help=did_you_mean(base_name, symbols)
+                )
         address = self._fits(absolute, "address", self._number(place), place)
         self._emit(absolute, {**values, "address": address})
 
@@ -345,9 +400,13 @@ class Lowering:
         if isinstance(source, Name) and source.text in symbols and symbols[source.text].role == "descriptor":
             return self._emit("ldd", {"dd": number, "address": symbols[source.text].address})
         base = source.base if isinstance(source, Index) else source
-        known = isinstance(base, Name) and (base.text in symbols or base.text.partition(".")[0] in self.names.queues)
+        known = isinstance(base, Name) and (
+            base.text in symbols or base.text.partition(".")[0] in self.names.queues
+        )
         if not known and not isinstance(base, Name):
-            return self._emit("ldd", {"dd": number, "address": self._fits("ldd", "address", self._number(source), source)})
+            return self._emit(
+                "ldd", {"dd": number, "address": self._fits("ldd", "address", self._number(source), source)}
+            )
         descriptor = self.explicit_descriptor(source, None)
         address = self.names.data.descriptor(descriptor, source.span).address
         self._emit("ldd", {"dd": number, "address": address})
@@ -443,7 +502,9 @@ class Lowering:
         destination = operands.get("dd")
         if row.name == "vmac" and destination and destination.kind is not DescriptorKind.MEMORY:
             raise Problem(
-                "type", "the destination of `vmac` is read and written: it must be in memory", destination.node.span
+                "type",
+                "the destination of `vmac` is read and written: it must be in memory",
+                destination.node.span,
             )
         queues: dict[str, Operand] = {}
         fabric: list[Operand] = []
@@ -494,19 +555,32 @@ class Lowering:
             if str(size) not in choices:
                 raise Problem("range", f"group size {size}; legal: {', '.join(choices)}", node.span)
             if declared not in (None, size):
-                raise Problem("type", f"group {size}, but the symbol is declared with group {declared}", node.span)
+                raise Problem(
+                    "type", f"group {size}, but the symbol is declared with group {declared}", node.span
+                )
             return choices.index(str(size))
         if declared is None:
             raise Problem(
-                "type", "the group size of a descriptor's weights is not known", self.line.span, help="add `group 32`"
+                "type",
+                "the group size of a descriptor's weights is not known",
+                self.line.span,
+                help="add `group 32`",
             )
         return choices.index(str(declared))
 
-    def _launch(self, row: Row, values: dict[str, int], operands: dict[str, Operand], options: dict[str, Option]) -> None:
-        known = {f for f in ("dd", "da", "db") if f in values and not (f == operand_fields(row)[-1] and values.get("scalar"))}
+    def _launch(
+        self, row: Row, values: dict[str, int], operands: dict[str, Operand], options: dict[str, Option]
+    ) -> None:
+        known = {
+            f
+            for f in ("dd", "da", "db")
+            if f in values and not (f == operand_fields(row)[-1] and values.get("scalar"))
+        }
         if known == set(operands) and all(o.kind is DescriptorKind.MEMORY for o in operands.values()):
             raise Problem(
-                "type", "only an instruction with a fabric or FIFO operand may run on a microthread", options["thread"].span
+                "type",
+                "only an instruction with a fabric or FIFO operand may run on a microthread",
+                options["thread"].span,
             )
         values["asynchronous"] = 1
         values["thread"] = integer(options["thread"].value, self.scope, "the microthread", 0, THREADS - 1)
@@ -529,7 +603,12 @@ def target_address(node: Node, labels: dict[str, int], here: int, scope: Scope) 
         return labels[node.text]
     if isinstance(node, Name) and scope.get(node.text) is None:
         if REGISTER.fullmatch(node.text):
-            raise Problem("type", "a branch target is a label", node.span, help="to jump to an address in a register use `jr`")
+            raise Problem(
+                "type",
+                "a branch target is a label",
+                node.span,
+                help="to jump to an address in a register use `jr`",
+            )
         problem = unknown(node, scope)
         if problem.diagnostic.category == "name":
             raise Problem("name", f"no label `{node.text}`", node.span, help=did_you_mean(node.text, labels))

@@ -71,7 +71,15 @@ class DataSection:
     def declare(self, line: Data) -> Symbol:
         """A symbol with its shape and size, not yet at an address."""
         if line.kind == "descriptor":
-            return Symbol(line.name.text, ElementType.I16, (0,), 0, 0, role="descriptor", location=line.name.span.location)
+            return Symbol(
+                line.name.text,
+                ElementType.I16,
+                (0,),
+                0,
+                0,
+                role="descriptor",
+                location=line.name.span.location,
+            )
         assert line.type is not None
         if "group" in line.modifiers or line.type.text in ("q4", "q8"):
             return self._quantised(line)
@@ -95,7 +103,9 @@ class DataSection:
         shape = tuple(integer(node, self.scope, "an extent", 0, ADDRESSES - 1) for node in nodes)
         if prod(shape) >= ADDRESSES:
             raise Problem(
-                "range", f"{' * '.join(map(str, shape))} = {prod(shape)} elements; at most {ADDRESSES - 1}", line.span
+                "range",
+                f"{' * '.join(map(str, shape))} = {prod(shape)} elements; at most {ADDRESSES - 1}",
+                line.span,
             )
         return shape
 
@@ -109,16 +119,26 @@ class DataSection:
         if node := line.modifiers.get("group"):
             group = integer(node, self.scope, "the group size")
             if group not in GROUP_SIZES:
-                raise Problem("range", f"group size {group}; legal: {', '.join(map(str, GROUP_SIZES))}", node.span)
+                raise Problem(
+                    "range", f"group size {group}; legal: {', '.join(map(str, GROUP_SIZES))}", node.span
+                )
         if not shape:
-            raise Problem("type", f"`{line.name.text}` needs a shape: {element.source_name} comes in groups", line.span)
+            raise Problem(
+                "type", f"`{line.name.text}` needs a shape: {element.source_name} comes in groups", line.span
+            )
         if shape[-1] % group:
             assert line.shape
             raise Problem(
-                "range", f"the last extent {shape[-1]} is not a multiple of the group size {group}", line.shape[-1].span
+                "range",
+                f"the last extent {shape[-1]} is not a multiple of the group size {group}",
+                line.shape[-1].span,
             )
         if line.initial is not None:
-            raise Problem("type", "quantised weights have no initial value in source; the host writes them", line.initial.span)
+            raise Problem(
+                "type",
+                "quantised weights have no initial value in source; the host writes them",
+                line.initial.span,
+            )
         nbytes = prod(shape) // group * group_bytes(element, group)
         return Symbol(
             line.name.text, element, shape, 0, nbytes, "export" in line.modifiers, group=group,
@@ -159,7 +179,9 @@ class DataSection:
         inner = Scope({s.name: s.address for s in self.symbols.values() if s is not symbol}, self.scope)
         address = integer(node, inner, "the address", 0, ADDRESSES - 1)
         if address % max(2, 2 if symbol.element in QUANTISED else symbol.element.bytes):
-            raise Problem("range", f"address {address} is not aligned for {symbol.element.source_name}", node.span)
+            raise Problem(
+                "range", f"address {address} is not aligned for {symbol.element.source_name}", node.span
+            )
         if address + symbol.nbytes > self.end:
             raise Problem(
                 "range", f"bytes {address}..{address + symbol.nbytes - 1} reach beyond the symbols declared so far "

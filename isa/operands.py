@@ -74,13 +74,18 @@ class Operands:
                 if any(loop.name == name.text for loop in loops):
                     raise Problem("name", f"loop variable `{name.text}` stands twice in `over`", name.span)
                 if self.scope.get(name.text) is not None or REGISTER.fullmatch(name.text):
-                    raise Problem("name", f"`{name.text}` has a meaning already; name the loop otherwise", name.span)
-                loops.append(Loop(name.text, integer(extent, self.scope, "an extent", 0, LONGEST), extent.span))
+                    raise Problem(
+                        "name", f"`{name.text}` has a meaning already; name the loop otherwise", name.span
+                    )
+                loops.append(
+                    Loop(name.text, integer(extent, self.scope, "an extent", 0, LONGEST), extent.span)
+                )
             return loops
         found: dict[str, Loop] = {}
         pending: dict[str, Name] = {}
         for node in nodes:
             if isinstance(node, Index) and (symbol := self.data.symbols.get(node.base.text)):
+                self._check_dimensions(node, symbol)
                 for position, index in enumerate(node.indices):
                     extent = symbol.shape[position] if position < len(symbol.shape) else None
                     for name in _names(index):
@@ -98,6 +103,18 @@ class Operands:
                     help=f"name it: `over {name_}:N`",
                 )  # fmt: skip
         return list(found.values())
+
+    @staticmethod
+    def _check_dimensions(node: Index, symbol: Symbol) -> None:
+        given, wanted = len(node.indices), len(symbol.shape)
+        if symbol.role == "data" and given != wanted:
+            plural = "s" * (wanted != 1)
+            raise Problem(
+                "type",
+                f"`{symbol.name}` has {wanted} dimension{plural}, not {given}",
+                node.span,
+                help="a whole symbol stands without brackets",
+            )
 
     def _may_be_loop(self, name: Name) -> None:
         if name.text in self.data.symbols and not REGISTER.fullmatch(name.text):
@@ -153,7 +170,10 @@ class Operands:
             return Operand(node, DescriptorKind.FIFO, self._length(node), symbol=symbol)
         if symbol.role == "descriptor":
             raise Problem(
-                "type", f"`{symbol.name}` is a stored descriptor", base.span, help=f"load it first: `ldd d0, {symbol.name}`"
+                "type",
+                f"`{symbol.name}` is a stored descriptor",
+                base.span,
+                help=f"load it first: `ldd d0, {symbol.name}`",
             )
         return self._memory(node, symbol, loops)
 
@@ -187,7 +207,10 @@ class Operands:
         suffixes = ("single", "packed", "control")
         if suffix and suffix not in suffixes:
             raise Problem(
-                "name", f"a queue has no suffix `.{suffix}`", base.span, help=did_you_mean(suffix, suffixes, None)
+                "name",
+                f"a queue has no suffix `.{suffix}`",
+                base.span,
+                help=did_you_mean(suffix, suffixes, None),
             )
         if element is None:
             if not suffix:
@@ -212,11 +235,7 @@ class Operands:
             count = prod(shape)
             offset, steps = 0, [(count, 1)]
         else:
-            if len(node.indices) != len(shape):
-                raise Problem(
-                    "type", f"`{symbol.name}` has {len(shape)} dimension{'s' * (len(shape) != 1)}, "
-                    f"{len(node.indices)} indices are given", node.span,
-                )  # fmt: skip
+            self._check_dimensions(node, symbol)
             offset, total = 0, dict.fromkeys((loop.name for loop in loops), 0)
             stride = prod(shape)
             for extent, index in zip(shape, node.indices, strict=True):
@@ -236,7 +255,13 @@ class Operands:
         return Operand(node, DescriptorKind.MEMORY, count, (base, steps), symbol)
 
     def _check_bounds(
-        self, index: Node, constant: int, factors: dict[str, int], loops: list[Loop], extent: int, symbol: Symbol
+        self,
+        index: Node,
+        constant: int,
+        factors: dict[str, int],
+        loops: list[Loop],
+        extent: int,
+        symbol: Symbol,
     ) -> None:
         low = high = constant
         for loop in loops:
@@ -247,7 +272,9 @@ class Operands:
         if low < 0 or high >= extent:
             worst = high if high >= extent else low
             legal = f"0..{extent - 1}" if extent else "none: it is empty"
-            raise Problem("range", f"index reaches {worst}; legal indices of `{symbol.name}` here: {legal}", index.span)
+            raise Problem(
+                "range", f"index reaches {worst}; legal indices of `{symbol.name}` here: {legal}", index.span
+            )
 
     def _affine(self, node: Node, loops: list[Loop]) -> tuple[int, dict[str, int]]:
         """Constant and factor of each loop variable. Raises Problem for anything else."""
@@ -290,7 +317,9 @@ class Operands:
                 "range", f"weights {offset}..{offset + count - 1} of `{symbol.name}` are not whole groups of {symbol.group}",
                 node.span,
             )  # fmt: skip
-        return symbol.address + offset // symbol.group * group_bytes(symbol.element, symbol.group), [(count, 0)]
+        return symbol.address + offset // symbol.group * group_bytes(symbol.element, symbol.group), [
+            (count, 0)
+        ]
 
     # --- descriptors ---
     def descriptor(self, operand: Operand, count: int | None, keep_loops: bool = False) -> Descriptor:
@@ -300,14 +329,18 @@ class Operands:
             base, steps = operand.memory
             steps = steps if keep_loops else join(steps)
             if len(steps) > MAX_DIMENSIONS:
-                raise Problem("range", f"{len(steps)} dimensions; a descriptor has at most {MAX_DIMENSIONS}", span)
+                raise Problem(
+                    "range", f"{len(steps)} dimensions; a descriptor has at most {MAX_DIMENSIONS}", span
+                )
             for extent, stride in steps:
                 if extent > LONGEST:
                     raise Problem("range", f"{extent} elements in one dimension; at most {LONGEST:,}", span)
                 if not -0x8000 <= stride <= 0x7FFF:
                     raise Problem("range", f"a stride of {stride} bytes; legal: -32768..32767", span)
             if not 0 <= base < ADDRESSES:
-                raise Problem("capacity", f"address {base} is beyond what a descriptor can name (0..65535)", span)
+                raise Problem(
+                    "capacity", f"address {base} is beyond what a descriptor can name (0..65535)", span
+                )
             return Descriptor(operand.kind, base, tuple(e for e, _ in steps), tuple(s for _, s in steps))
         if count is None:
             raise Problem(
@@ -326,7 +359,13 @@ class Operands:
                 help=f"send one element per wavelet with `{operand.queue.name}.single`",
             )  # fmt: skip
         return Descriptor(
-            operand.kind, 0, (count,), (0,), operand.queue.number, operand.suffix == "control", operand.suffix == "packed"
+            operand.kind,
+            0,
+            (count,),
+            (0,),
+            operand.queue.number,
+            operand.suffix == "control",
+            operand.suffix == "packed",
         )
 
 

@@ -93,8 +93,10 @@ class Reader:
             try:
                 self._statement(span, rule)
             except Problem as problem:
-                self.unit.unparsed = True
-                self.diagnostics.add(problem)
+                self._report(problem)
+                # What this line declares is unknown now; that is no finding of its own.
+                if problem.diagnostic.category == "syntax":
+                    self.diagnostics.poison(*re.findall(r"[A-Za-z_]\w*", span.text))
         for block, _ in self.blocks[depth:]:
             self._report(Problem("syntax", "this block is not closed", block.span, help="close it with `}`"))
         del self.blocks[depth:]
@@ -182,7 +184,9 @@ class Reader:
                 help += "; `;` starts a comment: separate with commas or new lines"
             # Resume with the next line: what was swallowed may hold good statements.
             first_line = self._line_end(text, where) - 1 if "\n" in text[where:] else len(text)
-            self._report(Problem("syntax", f"`{bracket}` is not closed", Span(source, where, where + 1), help=help))
+            self._report(
+                Problem("syntax", f"`{bracket}` is not closed", Span(source, where, where + 1), help=help)
+            )
             self._skip_parse = start
             return max(first_line, where + 1)
         return last
@@ -204,7 +208,10 @@ class Reader:
             if word not in DIRECTIVES:
                 first = Span(span.source, span.start, span.start + len(word))
                 raise Problem(
-                    "syntax", f"unknown directive `{word}`", first, help=did_you_mean(word, [*DIRECTIVES, ".word"])
+                    "syntax",
+                    f"unknown directive `{word}`",
+                    first,
+                    help=did_you_mean(word, [*DIRECTIVES, ".word"]),
                 )
             self._directive(parse(rule, span))
         elif not rule:
@@ -228,7 +235,9 @@ class Reader:
 
     def _directive(self, line: Directive) -> None:
         if self.blocks:
-            raise Problem("syntax", "a directive inside a block", line.span, help="close the block with `}` first")
+            raise Problem(
+                "syntax", "a directive inside a block", line.span, help="close the block with `}` first"
+            )
         if line.kind in ("params", "consts", "colours"):
             getattr(self.unit, line.kind).extend(line.definitions)
         elif line.kind == "machine":
@@ -250,7 +259,10 @@ class Reader:
             section = line.name.text
             if section in _IN_KERNEL and self.kernel is None:
                 raise Problem(
-                    "syntax", f"`.{section}` stands outside a kernel", line.span, help="put `.kernel NAME` before it"
+                    "syntax",
+                    f"`.{section}` stands outside a kernel",
+                    line.span,
+                    help="put `.kernel NAME` before it",
                 )
             self.section = section
 
@@ -288,9 +300,11 @@ class Reader:
         assert line.name
         wanted = line.name.text
         here = Path(self.open_files[-1])
-        folders = [here.parent, *self.include_dirs] if not self.open_files[-1].startswith("<") else [
-            Path(), *self.include_dirs
-        ]
+        folders = (
+            [here.parent, *self.include_dirs]
+            if not self.open_files[-1].startswith("<")
+            else [Path(), *self.include_dirs]
+        )
         path = next((folder / wanted for folder in folders if (folder / wanted).is_file()), None)
         if path is None:
             raise Problem(
@@ -305,4 +319,6 @@ class Reader:
         try:
             self.read(load(path))
         except Rejected as error:
-            self.diagnostics.add(Diagnostic("format", error.message, line.name.span.location, help=error.help))
+            self.diagnostics.add(
+                Diagnostic("format", error.message, line.name.span.location, help=error.help)
+            )

@@ -6,6 +6,7 @@ and a mismatch into a `Problem`. It knows no names, no values and no meaning.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,6 +14,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, VisitError
+from lark.lexer import PatternRE, PatternStr, TerminalDef
 
 from .diagnostics import Problem, Span, did_you_mean
 from .element_types import BY_SOURCE_NAME
@@ -392,7 +394,7 @@ class _Builder(Transformer):
     def colours(self, parts: list[Any]) -> Directive:
         return Directive(self.whole, "colours", parts)
 
-    def _named(kind: str) -> Any:  # noqa: N805
+    def _named(kind: str) -> Any:
         def build(self: _Builder, parts: list[Any]) -> Directive:
             return Directive(self.whole, kind, name=Name(self.at(parts[0]), str(parts[0]).strip('"')))
 
@@ -448,7 +450,13 @@ class _Builder(Transformer):
         modifiers = {m.kind: m.value for m in rest if isinstance(m, Option)}
         initial = [self.value(p) for p in rest if p is not None and not isinstance(p, Option)]
         return Data(
-            self.whole, "data", self.name(name), self.name(kind), shape, modifiers, initial[0] if initial else None
+            self.whole,
+            "data",
+            self.name(name),
+            self.name(kind),
+            shape,
+            modifiers,
+            initial[0] if initial else None,
         )
 
     def fifo(self, parts: list[Any]) -> Data:
@@ -500,7 +508,9 @@ class _Builder(Transformer):
         return Option(value.span, "thread", value)
 
     def completion(self, parts: list[Any]) -> Option:
-        return Option(self.at(parts[0]).to(self.at(parts[1])), "completion", (str(parts[0]), self.value(parts[1])))
+        return Option(
+            self.at(parts[0]).to(self.at(parts[1])), "completion", (str(parts[0]), self.value(parts[1]))
+        )
 
     def loop(self, parts: list[Any]) -> tuple:
         return self.name(parts[0]), self.value(parts[1])
@@ -587,8 +597,22 @@ def parser() -> Lark:
     """The generated parser (about 50 ms, once)."""
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
     return Lark(
-        grammar, parser="lalr", lexer="contextual", start=list(RULES), transformer=_builder, maybe_placeholders=True
+        grammar,
+        parser="lalr",
+        lexer="contextual",
+        start=list(RULES),
+        transformer=_builder,
+        maybe_placeholders=True,
+        edit_terminals=_whole_words,
     )
+
+
+def _whole_words(terminal: TerminalDef) -> None:
+    """Make a keyword match only as a whole word: `gridx` is not `grid x`."""
+    pattern = terminal.pattern
+    if isinstance(pattern, PatternStr) and pattern.value[-1:].isalpha():
+        terminal.pattern = PatternRE(re.escape(pattern.value) + r"\b")
+        terminal.priority = 4  # before NAME
 
 
 def parse(rule: str, span: Span) -> Any:
@@ -615,7 +639,9 @@ _WORDS = {
 
 
 def _problem(error: UnexpectedInput, span: Span, rule: str) -> Problem:
-    expected = getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", None)
+    expected = (
+        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", None)
+    )
     names: dict[str, None] = {}
     literals = []
     for terminal in sorted(expected or ()):
@@ -654,7 +680,7 @@ def _problem(error: UnexpectedInput, span: Span, rule: str) -> Problem:
 
 
 def _pattern(terminal: str) -> str:
-    return str(parser().get_terminal(terminal).pattern.value).replace("\\", "")
+    return str(parser().get_terminal(terminal).pattern.value).removesuffix(r"\b").replace("\\", "")
 
 
 _ = BY_SOURCE_NAME

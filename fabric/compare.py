@@ -7,14 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from .outcome import Outcome
+from .outcome import Outcome, Wait, Waits
 
 __all__ = ["outcome_differences"]
 
 
 def outcome_differences(a: Outcome, b: Outcome) -> list[str]:
-    """One line per field that differs, with its first place and both values; [] if the outcomes are equal."""
+    """One line per field that differs, with its first place and both values; [] if the outcomes are equal.
+
+    Of `waits` only what has a meaning is compared: where and since when a thread waits if it does, and fills
+    that are not zero.
+    """
+    if a.waits is not None and b.waits is not None:
+        a, b = (dataclasses.replace(o, waits=_meaningful(o.waits)) for o in (a, b) if o.waits is not None)
     return _differences("", a, b)
+
+
+def _meaningful(waits: Waits) -> Waits:
+    waiting = ~np.isin(waits.state, (Wait.INACTIVE, Wait.RUNNING))
+    return dataclasses.replace(
+        waits,
+        pc=np.where(waits.state != Wait.INACTIVE, waits.pc, -1),
+        queue=np.where(waiting, waits.queue, -1),
+        since=np.where(waiting, waits.since, -1),
+        router_fill={colour: fill for colour, fill in waits.router_fill.items() if fill.any()},
+        position={colour: held for colour, held in waits.position.items() if held.any()},
+    )
 
 
 def _differences(where: str, a: Any, b: Any) -> list[str]:

@@ -229,4 +229,5 @@ def _near(kernel: Kernel | None, address: int) -> str:
             before = symbol
     if before is None:
         return ""
-    return f", {address - before.address - before.nbytes:,} bytes behind the end of `{before.name}`"
+    behind = address - before.address - before.nbytes
+    return f", {f'{behind:,} bytes' if behind else 'right'} behind the end of `{before.name}`"

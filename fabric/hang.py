@@ -330,6 +330,6 @@ def _line_json(line: Line) -> dict[str, Any]:
         }
         if line.fifo
         else None,
-        "since_cycle": line.since,
+        "since_cycle": line.since if line.state is not Wait.RUNNING else None,
         "location": {"file": place.file, "line": place.line, "column": place.column} if place else None,
     }

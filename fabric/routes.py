@@ -72,7 +72,8 @@ def channel_step(
 
 
 def check(program: Program) -> None:
-    """Raise Rejected for a route off the grid without an edge port, or to a PE without a queue."""
+    """Raise Rejected for a route off the grid without an edge port, to a PE without a queue, or for two
+    colours that a swap brings onto one link."""
     width, height = program.width, program.height
     attached = {
         (place, port.side, port.colour)
@@ -80,10 +81,20 @@ def check(program: Program) -> None:
         if port.output
         for place in lane_places(program, port)
     }
+    users: dict[tuple[Port, int], np.ndarray] = {}  # (output port, colour behind) -> (H, W) colour before
     for colour, grid in sorted(program.routes.items()):
+        y, x = np.nonzero(grid)
         for port in Port:
-            y, x = np.nonzero(grid)
-            for left, behind, _, to_x, to_y in channel_step(program, x, y, np.full(len(x), port), colour):
+            for left, behind, which, to_x, to_y in channel_step(program, x, y, np.full(len(x), port), colour):
+                user = users.setdefault((left, behind), np.full(grid.shape, -1, np.int8))[y[which], x[which]]
+                for bad in np.flatnonzero((user >= 0) & (user != colour))[:1]:
+                    raise Rejected(
+                        f"colours {user[bad]} and {colour} both leave PE ({x[which][bad]},{y[which][bad]}) "
+                        f"to {left.name} as colour {behind}",
+                        category="route",
+                        help="a colour and the partner that is swapped into it cannot share a link",
+                    )
+                users[left, behind][y[which], x[which]] = colour
                 if left is Port.RAMP:
                     bound = (program.in_colour[to_y, to_x] == behind).any(axis=1)
                     for bad in np.flatnonzero(~bound)[:1]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
+from waferloom.fabric.compare import outcome_differences
 from waferloom.fabric.outcome import Outcome
 from waferloom.fabric.reference import run as reference
 from waferloom.fabric.spec import MachineSpec, machine
@@ -26,6 +28,7 @@ from waferloom.isa.program import (
 T = ElementType
 N, E, S, W, RAMP = Port
 NAMES_TASK = 1 << 29
+BOTH_ENGINES = bool(os.environ.get("WAFERLOOM_BOTH_ENGINES"))  # compare every run with the fast engine
 
 
 @dataclass
@@ -204,10 +207,23 @@ def execute(
         for name, lanes in (inputs or {}).items()
     }
     events: list[tuple] = []
+    before = sram.copy(), None if written is None else written.copy()
     if engine is reference:
         options["observer"] = lambda event, t, x, y, **details: events.append((event, t, x, y, details))
     outcome = engine(spec, program, sram, streams, strict=written, **options)
+    if BOTH_ENGINES and engine is reference:
+        del options["observer"]
+        other = fast_engine()(spec, program, before[0], streams, strict=before[1], **options)
+        assert outcome_differences(outcome, other) == []
+        assert np.array_equal(sram, before[0])
     return Ran(outcome, sram, program.width, events)
+
+
+def fast_engine():
+    """The other engine's `run`."""
+    from waferloom.fabric.wafer import _engine
+
+    return _engine("fast")
 
 
 def alone(asm: Asm, spec: str | MachineSpec = "wse3", **options) -> Ran:

@@ -202,4 +202,8 @@ def test_routes_that_lead_nowhere_are_refused_before_the_run():
     grid.route(0, 0, 3, ({RAMP}, {E})).route(1, 0, 3, ({W}, {RAMP}))
     with pytest.raises(Rejected, match="delivered to PE \\(1,0\\)"):
         execute(grid)
+    grid = Grid(2).place(asm, (0, 0), sends={0: 2, 1: 3})
+    grid.route(0, 0, 2, ({RAMP}, {E}), swap=True).route(0, 0, 3, ({RAMP}, {E}))
+    with pytest.raises(Rejected, match="colours 2 and 3 both leave PE \\(0,0\\) to E as colour 3"):
+        execute(grid)
     assert alone(asm).outcome.end == "finished"

@@ -214,8 +214,9 @@ def execute(
     if BOTH_ENGINES and engine is reference:
         del options["observer"]
         other = fast_engine()(spec, program, before[0], streams, strict=before[1], **options)
-        assert outcome_differences(outcome, other) == []
-        assert np.array_equal(sram, before[0])
+        differences = outcome_differences(outcome, other)
+        assert not differences, "reference and fast engine differ: " + "\n".join(differences)
+        assert np.array_equal(sram, before[0]), "the engines leave different memory"
     return Ran(outcome, sram, program.width, events)
 
 

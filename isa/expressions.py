@@ -59,7 +59,7 @@ class Scope:
         scope, values = self, {}
         while True:
             for name, value in scope.values.items():
-                if isinstance(value, np.ndarray):
+                if isinstance(value, np.ndarray) and value.shape == mask.shape:  # others: of other regions
                     values.setdefault(name, value[mask])
             if scope.parent is None:
                 return Scope(values, self)

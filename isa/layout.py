@@ -270,6 +270,8 @@ class Layout:
                     "route", f"{len(position.inputs)} inputs in one position are a merge", node.span,
                     help="add `merge` at the end if their wavelets may mix in any order",
                 )  # fmt: skip
+        if not len(pes):
+            return  # an empty region: no table entry either
         number = self.route_numbers.setdefault(route, len(self.route_numbers)) + 1
         origin = self.origins.number(line.span)
         for colour in np.unique(colours):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from .diagnostics import Diagnostic, Diagnostics, Problem, Source, Span, did_you_mean
 from .errors import Rejected
-from .syntax import Definition, Directive, Head, If, Name, Node, Repeat, parse
+from .parser import parse
+from .syntax import Definition, Directive, Head, If, Name, Node, Repeat
 
 DIRECTIVES = (
     ".param", ".const", ".colour", ".include", ".machine", ".kernel", ".queues", ".data", ".code", ".layout"

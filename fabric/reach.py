@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..isa.program import OPPOSITE, STEP, Port, Program, Route
+from ..isa.program import OPPOSITE, Port, Program, Route
+from .routes import neighbour
 
 __all__ = ["Reach", "consumers", "producers"]
 
@@ -37,8 +38,7 @@ def producers(program: Program, x: int, y: int, colour: int) -> Reach:
             if port is Port.RAMP:
                 _add_pe(found, program.out_colour[at_y, at_x], at_x, at_y, entering)
                 continue
-            dx, dy = STEP[port]
-            state = (at_x + dx, at_y + dy, OPPOSITE[port], entering)
+            state = (*neighbour(at_x, at_y, port), OPPOSITE[port], entering)
             if not _inside(program, state[0], state[1]):
                 found.edges.extend(_edge_ports(program, False, at_x, at_y, port, entering))
             elif state not in seen:
@@ -64,8 +64,7 @@ def consumers(program: Program, x: int, y: int, colour: int) -> Reach:
             if output is Port.RAMP:
                 _add_pe(found, program.in_colour[at_y, at_x], at_x, at_y, leaving)
                 continue
-            dx, dy = STEP[output]
-            state = (at_x + dx, at_y + dy, OPPOSITE[output], leaving)
+            state = (*neighbour(at_x, at_y, output), OPPOSITE[output], leaving)
             if not _inside(program, state[0], state[1]):
                 found.edges.extend(_edge_ports(program, True, at_x, at_y, output, leaving))
             elif state not in seen:

@@ -1,7 +1,7 @@
 """The assembler: a `.loom` source becomes a `Program`, or one AssemblyError with everything that is wrong.
 
-This file drives the stages: read, name, lay out data, lower code, lay out the grid, check. Each statement that fails
-costs one diagnostic; the rest goes on.
+This file drives the stages: read, name, lay out data, lower code, lay out the grid, check. Each statement
+that fails costs one diagnostic; the rest goes on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def assemble(
 ) -> Program:
     """The program of a file (`-`: standard input) or, if the string has several lines, of a text.
 
-    Keyword arguments set `.param`s. Raises AssemblyError with all diagnostics, Rejected for an unreadable file.
+    Keyword arguments set `.param`s. Raises AssemblyError with all diagnostics, Rejected for a file that
+    cannot be read.
     """
     if isinstance(path_or_source, str) and ("\n" in path_or_source or not path_or_source):
         return assemble_text(

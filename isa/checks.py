@@ -1,7 +1,7 @@
 """Static checks of a whole program, whoever made it: the assembler, a builder, an image file.
 
-`check` asks what is true on every machine; `check_fits` asks one machine's limits. Both find everything that is wrong
-and say it once per rectangle of PEs.
+`check` asks what is true on every machine; `check_fits` asks one machine's limits. Both find everything that
+is wrong and say it once per rectangle of PEs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .code_checks import check_code
 from .diagnostics import AssemblyError, Diagnostic
 from .memory import ADDRESSES
 from .origins import Origins
-from .program import COLOURS, Kernel, Program
+from .program import COLOURS, Kernel, Location, Program
 from .route_checks import check_routes
 
 LARGEST_SHOWN = 3
 
 
 def check(program: Program, *, origins: Origins | None = None) -> list[Diagnostic]:
-    """Everything that is wrong with a program on any machine; `origins` gives places in source to grid findings."""
+    """Everything that is wrong with a program on any machine; `origins` gives findings places in source."""
     found: list[Diagnostic] = []
     for number, kernel in enumerate(program.kernels):
         found += check_code(kernel)
@@ -42,13 +42,14 @@ def check_fits(
     out_queues: int | None = None,
     machine: str = "the machine",
 ) -> None:
-    """Raise AssemblyError if the program does not fit a machine: SRAM, grid, reserved colours, queues that exist."""
+    """Raise AssemblyError if the program does not fit a machine: SRAM, grid, colours, queues."""
     found: list[Diagnostic] = []
     if grid is not None and (program.width > grid[0] or program.height > grid[1]):
         found.append(
             Diagnostic(
                 "capacity",
-                f"a grid of {program.width} x {program.height} PEs does not fit on {machine}: {grid[0]} x {grid[1]}",
+                f"a grid of {program.width} x {program.height} PEs does not fit on {machine}: "
+                f"{grid[0]} x {grid[1]}",
                 help="choose a larger machine or smaller parameters",
             )
         )
@@ -60,7 +61,9 @@ def check_fits(
             ):  # fmt: skip
                 found += [
                     Diagnostic(
-                        "resource", f"kernel `{kernel.name}`: {direction} queue {queue} (`{name}`) does not exist on {machine}; "
+                        "resource",
+                        f"kernel `{kernel.name}`: {direction} queue {queue} (`{name}`) does not "
+                        f"exist on {machine}; "
                         f"legal: 0..{limit - 1}", kernel.location,
                     )
                     for queue, name in queues.items() if limit is not None and queue >= limit
@@ -81,7 +84,8 @@ def reserved(program: Program, reserved_colours: Collection[int], machine: str) 
     names = {number: name for name, number in reversed(program.colour_names.items())}
     return [
         Diagnostic(
-            "range", f"colour {c}" + (f" (`{names[c]}`)" if c in names else "") + f" is reserved on {machine}",
+            "range",
+            f"colour {c}" + (f" (`{names[c]}`)" if c in names else "") + f" is reserved on {machine}",
             help=f"legal colours: {legal}",
         )
         for c in sorted(used & set(reserved_colours))
@@ -89,20 +93,26 @@ def reserved(program: Program, reserved_colours: Collection[int], machine: str) 
 
 
 def capacity(kernel: Kernel, limit: int, what: str) -> list[Diagnostic]:
-    """A finding if data and code of a kernel exceed `limit` bytes: by how much, the map, the largest items."""
+    """A finding if data and code of a kernel exceed `limit` bytes: by how much, map, largest items."""
     code = 4 * len(kernel.code)
     over = kernel.sram_bytes - limit
     if over <= 0:
         return []
     if code > limit:
-        text = f"the code of kernel `{kernel.name}` alone takes {code} bytes, over by {code - limit} bytes ({limit}: {what})"
+        text = (
+            f"the code of kernel `{kernel.name}` alone takes {code} bytes, over by {code - limit} bytes "
+            f"({limit}: {what})"
+        )
     else:
         text = (
             f"kernel `{kernel.name}` takes {kernel.sram_bytes} bytes, over by {over} bytes ({limit}: {what})"
         )
     items = sorted(((size, name) for _, size, name in _items(kernel)), reverse=True)[:LARGEST_SHOWN]
     largest = ", ".join(f"{name} {size} bytes" for size, name in items)
-    notes = [("map of one PE\n" + "\n".join(memory_map(kernel, limit)), None), (f"largest: {largest}", None)]
+    notes: list[tuple[str, Location | None]] = [
+        ("map of one PE\n" + "\n".join(memory_map(kernel, limit)), None),
+        (f"largest: {largest}", None),
+    ]
     return [Diagnostic("capacity", text, kernel.location, notes)]
 
 
@@ -115,7 +125,7 @@ def memory_map(kernel: Kernel, sram_bytes: int) -> list[str]:
 
 
 def _items(kernel: Kernel) -> list[tuple[int, int, str]]:
-    """(address, bytes, name) of symbols that occupy memory of their own, descriptors together, then the code."""
+    """(address, bytes, name) of symbols with memory of their own, descriptors together, then the code."""
     rows: list[tuple[int, int, str]] = []
     descriptors = [s for s in kernel.symbols.values() if s.role == "descriptor"]
     end = 0

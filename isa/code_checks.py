@@ -9,7 +9,7 @@ import numpy as np
 from .diagnostics import Diagnostic, did_you_mean
 from .fields import FIELDS, LAUNCH_FIELDS
 from .instructions import Decoded, IllegalInstruction, Unit, decode
-from .program import Descriptor, DescriptorKind, Kernel, Location, TaskKind
+from .program import Descriptor, DescriptorKind, Kernel, Location, Task, TaskKind
 
 ENDS_FLOW = ("end", "jmp", "jr", "trap")
 _ACTIVATE = LAUNCH_FIELDS["completion"].choices.index("activate")
@@ -99,9 +99,13 @@ class _CodeCheck:
                 pc, previous = before[task.pc]
                 if previous is not None and previous.row.name not in ENDS_FLOW:
                     self.report(
-                        "range", f"control falls into task `{task.name}`", pc, [("the task starts here", task.location)],
-                        "end the task before it with `end`", "warning",
-                    )  # fmt: skip
+                        "range",
+                        f"control falls into task `{task.name}`",
+                        pc,
+                        [("the task starts here", task.location)],
+                        "end the task before it with `end`",
+                        "warning",
+                    )
 
     # --- tasks ---
     def _tasks(self) -> None:
@@ -126,27 +130,43 @@ class _CodeCheck:
                 activated.add(named)
                 if tasks[named].kind is not TaskKind.LOCAL:
                     self.report(
-                        "type", f"task `{tasks[named].name}` is not local and cannot be activated", pc,
+                        "type",
+                        f"task `{tasks[named].name}` is not local and cannot be activated",
+                        pc,
                         [("declared here", tasks[named].location)],
-                    )  # fmt: skip
+                    )
             if name == "unblock" or action == _UNBLOCK:
                 unblocked.add(named)
         for task in tasks.values():
             if task.blocked and task.id not in unblocked:
                 self.found.append(
-                    Diagnostic("resource", f"task `{task.name}` starts blocked and nothing unblocks it", task.location,
-                               help=f"`unblock {task.name}` somewhere, or remove `blocked`")
-                )  # fmt: skip
+                    Diagnostic(
+                        "resource",
+                        f"task `{task.name}` starts blocked and nothing unblocks it",
+                        task.location,
+                        help=f"`unblock {task.name}` somewhere, or remove `blocked`",
+                    )
+                )
             if task.kind is TaskKind.LOCAL and not task.entry and task.id not in activated:
                 self.found.append(
-                    Diagnostic("resource", f"task `{task.name}` is never activated", task.location, severity="warning",
-                               help=f"`activate {task.name}` somewhere, or make it an `entry` task")
-                )  # fmt: skip
+                    Diagnostic(
+                        "resource",
+                        f"task `{task.name}` is never activated",
+                        task.location,
+                        severity="warning",
+                        help=f"`activate {task.name}` somewhere, or make it an `entry` task",
+                    )
+                )
         if self.code and not any(task.entry or task.kind is not TaskKind.LOCAL for task in tasks.values()):
             self.found.append(
-                Diagnostic("resource", f"nothing starts kernel `{self.kernel.name}`: it has no entry, data or control task",
-                           self.kernel.location, severity="warning", help="`task start entry`")
-            )  # fmt: skip
+                Diagnostic(
+                    "resource",
+                    f"nothing starts kernel `{self.kernel.name}`: it has no entry, data or control task",
+                    self.kernel.location,
+                    severity="warning",
+                    help="`task start entry`",
+                )
+            )
 
     # --- queues ---
     def stored(self, address: int) -> Descriptor | None:
@@ -182,15 +202,19 @@ class _CodeCheck:
         return (self.kernel.out_queues if output else self.kernel.in_queues).get(number, f"queue {number}")
 
     def _queues_of_data_tasks(self) -> None:
-        owners = {}
+        owners: dict[int, Task] = {}
         for task in self.kernel.tasks.values():
             if task.kind is TaskKind.DATA:
                 if task.queue in owners:
                     first = owners[task.queue]
                     self.found.append(
-                        Diagnostic("resource", f"queue `{self._name((False, task.queue))}` has two data tasks", task.location,
-                                   [(f"the first, `{first.name}`", first.location)])
-                    )  # fmt: skip
+                        Diagnostic(
+                            "resource",
+                            f"queue `{self._name((False, task.queue))}` has two data tasks",
+                            task.location,
+                            [(f"the first, `{first.name}`", first.location)],
+                        )
+                    )
                 owners[task.queue] = task
         for pc, decoded in self.code:
             number = None
@@ -202,9 +226,13 @@ class _CodeCheck:
             if number in owners:
                 task = owners[number]
                 self.report(
-                    "resource", f"queue `{self._name((False, number))}` belongs to data task `{task.name}`: no other operation "
-                    "may use it", pc, [("the task", task.location)],
-                )  # fmt: skip
+                    "resource",
+                    f"queue `{self._name((False, number))}` belongs to data task `{task.name}`: "
+                    "no other operation "
+                    "may use it",
+                    pc,
+                    [("the task", task.location)],
+                )
 
     def _simultaneous_use(self) -> None:
         """Operations that meet on one queue or microthread with nothing in between that takes time."""
@@ -231,17 +259,22 @@ class _CodeCheck:
                 if key in busy:
                     first = busy[key]
                     self.report(
-                        "resource", f"queue `{self._name(key)}` is still used by microthread {first.thread}", pc,
+                        "resource",
+                        f"queue `{self._name(key)}` is still used by microthread {first.thread}",
+                        pc,
                         [("launched here", self.at(first.pc))],
                         "go on in a task that the first operation activates: `then activate T`",
-                    )  # fmt: skip
+                    )
             if values.get("asynchronous"):
                 thread = values["thread"]
                 if thread in threads:
                     self.report(
-                        "resource", f"microthread {thread} is still busy", pc, [("launched here", self.at(threads[thread]))],
+                        "resource",
+                        f"microthread {thread} is still busy",
+                        pc,
+                        [("launched here", self.at(threads[thread]))],
                         "use another microthread, or go on in a task that the first operation activates",
-                    )  # fmt: skip
+                    )
                 threads[thread] = pc
                 busy.update({key: Use(pc, thread) for key in uses})
             elif row.unit is Unit.VECTOR or row.name == "recv" or "offset" in values or "jump" in values:

@@ -50,9 +50,11 @@ class CodeSection:
                     unnumbered.append(task)
                 elif task.id in ids:
                     raise Problem(
-                        "resource", f"task id {task.id} is taken by `{ids[task.id].text}`", name.span,
+                        "resource",
+                        f"task id {task.id} is taken by `{ids[task.id].text}`",
+                        name.span,
                         notes=[("taken here", ids[task.id].span)],
-                    )  # fmt: skip
+                    )
                 else:
                     ids[task.id] = name
             except Problem as problem:
@@ -94,9 +96,11 @@ class CodeSection:
                 if queue is None or queue.output:
                     inputs = [name for name, q in self.queue_names.items() if not q.output]
                     raise Problem(
-                        "name", f"`{option.value.text}` is not an input queue", option.value.span,
+                        "name",
+                        f"`{option.value.text}` is not an input queue",
+                        option.value.span,
                         help=did_you_mean(option.value.text, inputs),
-                    )  # fmt: skip
+                    )
                 task.kind, task.queue = TaskKind.DATA, queue.number
         if "entry" in given and task.kind is not TaskKind.LOCAL:
             raise Problem("type", "only a local task can be an entry task", given["entry"])
@@ -135,11 +139,16 @@ class CodeSection:
                 self.diagnostics.add(problem)
         for number, span in lowering.scratch.items():
             if number in lowering.by_hand:
-                self.diagnostics.add(Problem(
-                    "resource", f"d{number} is used by hand, but operand expressions of this kernel are loaded into it",
-                    lowering.by_hand[number], notes=[("an operand expression that needs it", span)],
-                    help="use d0..d12 by hand",
-                ))  # fmt: skip
+                self.diagnostics.add(
+                    Problem(
+                        "resource",
+                        f"d{number} is used by hand, but operand expressions of this kernel are "
+                        "loaded into it",
+                        lowering.by_hand[number],
+                        notes=[("an operand expression that needs it", span)],
+                        help="use d0..d12 by hand",
+                    )
+                )
         for item, address, scope_ in emitted:
             try:
                 self._encode(item, address, scope_)
@@ -184,6 +193,9 @@ class CodeSection:
             notes = [("the target", span)]
         jump = BY_NAME[item.name].latency == "jump"
         return Problem(
-            "range", f"`{node.span.text}` is {value} words away; `{item.name}` reaches {legal}", node.span, notes=notes,
+            "range",
+            f"`{node.span.text}` is {value} words away; `{item.name}` reaches {legal}",
+            node.span,
+            notes=notes,
             help=None if jump else "branch round a `jmp`, which reaches further",
-        )  # fmt: skip
+        )

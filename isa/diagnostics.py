@@ -1,7 +1,7 @@
 """Diagnostics of source text: what is wrong, where, why, and the next step; collected, sorted, printed once.
 
-Nothing here knows the language. A `Span` is a stretch of characters of a `Source`; a `Diagnostic` is one finding;
-`Diagnostics` collects them; `AssemblyError` carries them all to the caller.
+Nothing here knows the language. A `Span` is a stretch of characters of a `Source`; a `Diagnostic` is one
+finding; `Diagnostics` collects them; `AssemblyError` carries them all to the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Source:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        # CRLF and lone CR count as one line end, a byte order mark as nothing: columns stay those of an editor.
+        # CRLF and lone CR are one line end, a byte order mark is nothing: columns stay those of an editor.
         self.text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
@@ -195,7 +195,7 @@ class Diagnostics:
 
 
 class AssemblyError(Rejected):
-    """A source that is refused. `diagnostics` are all findings, sorted; `str()` prints the first 20 of them."""
+    """A source that is refused. `diagnostics` are all findings, sorted; `str()` prints the first 20."""
 
     def __init__(self, diagnostics: list[Diagnostic], sources: dict[str, str], program: str = "") -> None:
         self.diagnostics = diagnostics

@@ -1,7 +1,7 @@
 """Values of expressions: integers, reals, and, in a layout, arrays over the PEs of a region.
 
-Integer division rounds down and the remainder has the divisor's sign; comparisons give 0 or 1; `?:`, `&&`, `||`
-evaluate only what they need, per PE too. Nothing wraps: a value has a width only where it is used.
+Integer division rounds down and the remainder has the divisor's sign; comparisons give 0 or 1; `?:`, `&&`,
+`||` evaluate only what they need, per PE too. Nothing wraps: a value has a width only where it is used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 _ARITHMETIC: dict[str, Callable] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
     "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _INTEGERS_ONLY = ("%", "<<", ">>", "&", "|", "^")
 
 
 class Scope:
-    """Names with a value. `parent` is asked next; `hidden` explains names that exist but have no value here."""
+    """Names with a value. `parent` is asked next; `hidden` explains names that have no value here."""
 
     def __init__(self, values: Mapping[str, Value] | None = None, parent: Scope | None = None) -> None:
         self.values: dict[str, Value] = dict(values or {})
@@ -56,7 +57,7 @@ class Scope:
 
     def masked(self, mask: np.ndarray) -> Scope:
         """The same names, arrays cut down to the PEs of `mask`."""
-        scope, values = self, {}
+        scope, values = self, dict[str, Value]()
         while True:
             for name, value in scope.values.items():
                 if isinstance(value, np.ndarray) and value.shape == mask.shape:  # others: of other regions
@@ -193,9 +194,11 @@ def _call(node: Call, values: list[Value]) -> Value:
     name = node.function.text
     if name not in FUNCTIONS:
         raise Problem(
-            "name", f"unknown function `{name}`", node.function.span,
+            "name",
+            f"unknown function `{name}`",
+            node.function.span,
             help=did_you_mean(name, FUNCTIONS, "functions: " + ", ".join(FUNCTIONS)),
-        )  # fmt: skip
+        )
     if name in ("min", "max"):
         choose = np.minimum if name == "min" else np.maximum
         if any(isinstance(value, np.ndarray) for value in values):
@@ -219,6 +222,7 @@ def _call(node: Call, values: list[Value]) -> Value:
 def encode_real(value: Value, format_name: str, span: Span) -> Value:
     """The bits of a number in a floating format, rounded once. Raises Problem if a finite value has none."""
     fmt = _FORMATS[format_name]
+    bits: Value
     if not isinstance(value, np.ndarray):
         bits = floating.bits_from_double(fmt, float(value))
         overflow = fmt.is_infinite(bits) and not math.isinf(value)

@@ -68,9 +68,11 @@ class KernelSection:
                 number = integer(queue.number, self.scope, "a queue number", 0, QUEUES - 1)
                 if first := taken[queue.direction == "out"].get(number):
                     raise Problem(
-                        "resource", f"{queue.direction}put queue {number} is taken by `{first.text}`", queue.number.span,
+                        "resource",
+                        f"{queue.direction}put queue {number} is taken by `{first.text}`",
+                        queue.number.span,
                         notes=[("taken here", first.span)],
-                    )  # fmt: skip
+                    )
                 taken[queue.direction == "out"][number] = queue.name
                 numbers[queue.name.text] = number
             except Problem as problem:

@@ -89,7 +89,7 @@ class Layout:
         self.origins.unbound = np.zeros((height, width, 2, QUEUES), bool)
 
     def run(self, statements: Iterable[tuple[Node, Scope]], start: Span | None) -> None:
-        """Carry out all statements; the grid first, wherever it stands. A missing grid is reported at `start`."""
+        """Carry out all statements, the grid first. A missing grid is reported at `start`."""
         lines = list(statements)
         grids = [(line, scope) for line, scope in lines if isinstance(line, Grid)]
         if not grids:
@@ -99,8 +99,10 @@ class Layout:
             return
         try:
             self._grid(*grids[0])
-            for line, _ in grids[1:]:
-                raise Problem("syntax", "a second `grid`", line.span, notes=[("the first", grids[0][0].span)])
+            for other, _ in grids[1:]:
+                raise Problem(
+                    "syntax", "a second `grid`", other.span, notes=[("the first", grids[0][0].span)]
+                )
         except Problem as problem:
             self.diagnostics.add(problem)
             return
@@ -121,9 +123,18 @@ class Layout:
     def program(self, name: str) -> Program:
         """The tables as a program."""
         return Program(
-            name, self.width, self.height, [plan.kernel for plan in self.plans.values()], self.placement,
-            self.in_colour, self.out_colour, list(self.route_numbers), self.routes, self.edge_ports, self.pe_values,
-        )  # fmt: skip
+            name,
+            self.width,
+            self.height,
+            [plan.kernel for plan in self.plans.values()],
+            self.placement,
+            self.in_colour,
+            self.out_colour,
+            list(self.route_numbers),
+            self.routes,
+            self.edge_ports,
+            self.pe_values,
+        )
 
     def _grid(self, line: Grid, scope: Scope) -> None:
         width = integer(line.width, scope, "the grid's width")
@@ -146,9 +157,10 @@ class Layout:
         if len(values) and (values[0] < 0 or values[-1] >= limit):
             bad = start if start < 0 or start >= limit else int(values[-1])
             raise Problem(
-                "range", f"{axis} = {bad} is outside the grid of {self.width} x {self.height}; legal: 0..{limit - 1}",
+                "range",
+                f"{axis} = {bad} is outside the grid of {self.width} x {self.height}; legal: 0..{limit - 1}",
                 node.span,
-            )  # fmt: skip
+            )
         return values
 
     def _region(self, region: Region, scope: Scope) -> tuple[Pes, Scope]:
@@ -177,9 +189,11 @@ class Layout:
             first = int(np.argmax(taken))
             x, y = int(pes.x[first]), int(pes.y[first])
             raise Problem(
-                "resource", f"PE ({x}, {y}) has a kernel already" + _others(taken), line.span,
+                "resource",
+                f"PE ({x}, {y}) has a kernel already" + _others(taken),
+                line.span,
                 notes=[("placed here", self.origins.spans[self.origins.place[y, x]])],
-            )  # fmt: skip
+            )
         self.placement[pes.y, pes.x] = self.kernel_numbers[line.kernel.text]
         self.origins.place[pes.y, pes.x] = self.origins.number(line.span)
         return pes, inner
@@ -191,9 +205,11 @@ class Layout:
             try:
                 if binding.name.text in seen:
                     raise Problem(
-                        "resource", f"`{binding.name.text}` is bound twice", binding.name.span,
+                        "resource",
+                        f"`{binding.name.text}` is bound twice",
+                        binding.name.span,
                         notes=[("first bound here", seen[binding.name.text])],
-                    )  # fmt: skip
+                    )
                 seen[binding.name.text] = binding.name.span
                 self._bind(binding, plan, pes, inner)
             except Problem as problem:
@@ -215,14 +231,18 @@ class Layout:
                 *(s.name for s in plan.kernel.symbols.values() if s.shape == () and s.role == "data"),
             ]
             raise Problem(
-                "name", f"kernel `{plan.kernel.name}` has no queue or scalar `{name}`", binding.name.span,
+                "name",
+                f"kernel `{plan.kernel.name}` has no queue or scalar `{name}`",
+                binding.name.span,
                 help=did_you_mean(name, names),
-            )  # fmt: skip
+            )
         if symbol.shape != () or symbol.role != "data":
             raise Problem(
-                "type", f"`{name}` is no scalar; only scalars take a value per PE", binding.name.span,
+                "type",
+                f"`{name}` is no scalar; only scalars take a value per PE",
+                binding.name.span,
                 help="the host writes whole symbols before the run",
-            )  # fmt: skip
+            )
         bits = element_bits(symbol.element, evaluate(node, scope), node.span)
         if name not in self.pe_values:
             self.pe_values[name] = self._initial_values(name)
@@ -259,17 +279,20 @@ class Layout:
         positions = tuple(self._position(position) for position in line.positions)
         if len(positions) > MAX_SWITCH_POSITIONS:
             raise Problem(
-                "range", f"{len(positions)} switch positions; at most {MAX_SWITCH_POSITIONS}",
+                "range",
+                f"{len(positions)} switch positions; at most {MAX_SWITCH_POSITIONS}",
                 line.positions[MAX_SWITCH_POSITIONS].span,
-            )  # fmt: skip
+            )
         flags = {flag.kind: flag for flag in line.flags}
         route = Route(positions, "ring" in flags, "pop" in flags, "swap" in flags, "merge" in flags)
         for node, position in zip(line.positions, positions, strict=True):
             if len(position.inputs) > 1 and not route.merge:
                 raise Problem(
-                    "route", f"{len(position.inputs)} inputs in one position are a merge", node.span,
+                    "route",
+                    f"{len(position.inputs)} inputs in one position are a merge",
+                    node.span,
                     help="add `merge` at the end if their wavelets may mix in any order",
-                )  # fmt: skip
+                )
         if not len(pes):
             return  # an empty region: no table entry either
         number = self.route_numbers.setdefault(route, len(self.route_numbers)) + 1
@@ -279,9 +302,11 @@ class Layout:
                 partner = integer(swap.partner, inner, "a partner colour")
                 if partner != colour ^ 1:
                     raise Problem(
-                        "range", f"colour {colour} swaps with {colour ^ 1}, not with {partner}", swap.partner.span,
+                        "range",
+                        f"colour {colour} swaps with {colour ^ 1}, not with {partner}",
+                        swap.partner.span,
                         help="number the pair in `.colour`: an even number and the next one",
-                    )  # fmt: skip
+                    )
             mask = pes.spread(colours) == colour
             self._set_route(int(colour), pes.x[mask], pes.y[mask], number, origin, line)
 
@@ -298,9 +323,11 @@ class Layout:
             first = int(np.argmax(clash))
             px, py = int(x[first]), int(y[first])
             raise Problem(
-                "resource", f"{self.colour_name(colour)} has another route at ({px}, {py})" + _others(clash), line.span,
+                "resource",
+                f"{self.colour_name(colour)} has another route at ({px}, {py})" + _others(clash),
+                line.span,
                 notes=[("the other route", self.origins.spans[origins[py, px]])],
-            )  # fmt: skip
+            )
         table[y, x] = number
         origins[y, x] = origin
 
@@ -324,9 +351,11 @@ class Layout:
         for name in names:
             if name.text not in Port.__members__:
                 raise Problem(
-                    "name", f"no router port `{name.text}`", name.span,
+                    "name",
+                    f"no router port `{name.text}`",
+                    name.span,
                     help=did_you_mean(name.text.upper(), Port.__members__, "ports: N, E, S, W, RAMP"),
-                )  # fmt: skip
+                )
             if Port[name.text] in ports:
                 raise Problem("route", f"port {name.text} stands twice", name.span)
             ports.add(Port[name.text])
@@ -337,9 +366,11 @@ class Layout:
         name = line.name.text
         if name in self.edge_ports:
             raise Problem(
-                "name", f"edge port `{name}` is declared twice", line.name.span,
+                "name",
+                f"edge port `{name}` is declared twice",
+                line.name.span,
                 notes=[("first declared here", self.edge_spans[name])],
-            )  # fmt: skip
+            )
         side = SIDES.get(line.side.text)
         if side is None:
             raise Problem(
@@ -362,9 +393,11 @@ class Layout:
             )
         if packed and prod(shape) % 2:
             raise Problem(
-                "range", f"{prod(shape)} elements in packed wavelets of 2: the count must be even", line.type.span,
+                "range",
+                f"{prod(shape)} elements in packed wavelets of 2: the count must be even",
+                line.type.span,
                 help="add `single` for one element per wavelet",
-            )  # fmt: skip
+            )
         self.edge_ports[name] = EdgePort(
             name, line.output, side, colour, lanes, element, shape, packed, line.name.span.location
         )

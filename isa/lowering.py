@@ -46,14 +46,16 @@ class Lowering(VectorLowering):
         row = BY_NAME.get(name)
         if row is None:
             raise Problem(
-                "name", f"unknown instruction `{name}`", line.mnemonic.span,
+                "name",
+                f"unknown instruction `{name}`",
+                line.mnemonic.span,
                 help=did_you_mean(name, [*BY_NAME, *ALIASES], "`waferloom isa` lists all instructions"),
-            )  # fmt: skip
+            )
         types = self._types(row, suffixes)
-        if row.unit is Unit.VECTOR:
+        if row.unit is Unit.VECTOR and types:
             return self.vector(row, types)
         self._no_suffixes()
-        if name in ("ld", "st", "ldm", "stm"):
+        if types and name in ("ld", "st", "ldm", "stm"):
             return self._memory_access(row, types[0])
         if name in ("li", "li32"):
             return self._load_immediate(name)
@@ -169,9 +171,11 @@ class Lowering(VectorLowering):
             symbol = self.names.data.symbols.get(base_name)
             if symbol and symbol.role == "data" and symbol.element is not element:
                 raise Problem(
-                    "type", f"`{symbol.name}` is {symbol.element.source_name}, the instruction is for "
-                    f"{element.source_name}", place.span,
-                )  # fmt: skip
+                    "type",
+                    f"`{symbol.name}` is {symbol.element.source_name}, the instruction is for "
+                    f"{element.source_name}",
+                    place.span,
+                )
             if symbol is None and self.numbers.get(base_name) is None:
                 symbols = self.names.data.symbols
                 raise Problem(
@@ -193,9 +197,11 @@ class Lowering(VectorLowering):
                 base, offset = self._register_and_offset(node.right)
                 return base, offset + self._number(node.left)
         raise Problem(
-            "type", f"`[{node.span.text}]` is not a register plus a number", node.span,
+            "type",
+            f"`[{node.span.text}]` is not a register plus a number",
+            node.span,
             help="an address that is known now stands without brackets",
-        )  # fmt: skip
+        )
 
     def _has_register(self, node: Node) -> bool:
         if isinstance(node, Binary):
@@ -231,6 +237,7 @@ class Lowering(VectorLowering):
         loops = operands.nest([node], over)
         operand = operands.operand(node, None, loops, output=bool(queue and queue.output))
         return operands.descriptor(operand, operand.count, keep_loops=True)
+
 
 def _form(row: Row, pair: tuple[ElementType, ElementType]) -> str:
     t, s = pair

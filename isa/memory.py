@@ -1,7 +1,7 @@
 """The `.data` section: declarations become symbols at addresses, and initial values become bytes.
 
-Symbols are laid out in source order from address 0, each at its natural alignment; descriptors that the assembler
-makes follow. Code comes behind and is not this file's business.
+Symbols are laid out in source order from address 0, each at its natural alignment; descriptors that the
+assembler makes follow. Code comes behind and is not this file's business.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def element_type(name: Name, legal: Iterable[ElementType] = tuple(ElementType)) 
     if name.text in BY_SOURCE_NAME:
         raise Problem("type", f"`{name.text}` is not possible here; legal: {', '.join(known)}", name.span)
     raise Problem(
-        "type", f"no element type `{name.text}`", name.span,
+        "type",
+        f"no element type `{name.text}`",
+        name.span,
         help=did_you_mean(name.text, known, "types: " + ", ".join(known)),
-    )  # fmt: skip
+    )
 
 
 def group_bytes(element: ElementType, group: int) -> int:
@@ -42,7 +44,8 @@ def group_bytes(element: ElementType, group: int) -> int:
 
 
 def element_bits(element: ElementType, value: Value, span: Span) -> Value:
-    """The bits of a number (or of an array of numbers) in an element type; nothing is cut off. Raises Problem."""
+    """The bits of a number, or of an array of them, in an element type; nothing is cut off. "
+    "Raises Problem."""
     if element.is_float:
         return encode_real(value, element.source_name, span)
     array = np.asarray(value)
@@ -92,9 +95,15 @@ class DataSection:
                 raise Problem("type", "a FIFO has one dimension, its capacity in elements", line.span)
             nbytes += FIFO_HEADER_BYTES
         return Symbol(
-            line.name.text, element, shape, 0, nbytes, "export" in line.modifiers,
-            "fifo" if line.kind == "fifo" else "data", location=line.name.span.location,
-        )  # fmt: skip
+            line.name.text,
+            element,
+            shape,
+            0,
+            nbytes,
+            "export" in line.modifiers,
+            "fifo" if line.kind == "fifo" else "data",
+            location=line.name.span.location,
+        )
 
     def _shape(self, line: Data) -> tuple[int, ...]:
         nodes = line.shape or []
@@ -141,9 +150,15 @@ class DataSection:
             )
         nbytes = prod(shape) // group * group_bytes(element, group)
         return Symbol(
-            line.name.text, element, shape, 0, nbytes, "export" in line.modifiers, group=group,
+            line.name.text,
+            element,
+            shape,
+            0,
+            nbytes,
+            "export" in line.modifiers,
+            group=group,
             location=line.name.span.location,
-        )  # fmt: skip
+        )
 
     def layout(self, lines: list[Data | Align], report: Callable[[Problem], None]) -> None:
         """Give every declared symbol its address, in source order."""
@@ -184,10 +199,12 @@ class DataSection:
             )
         if address + symbol.nbytes > self.end:
             raise Problem(
-                "range", f"bytes {address}..{address + symbol.nbytes - 1} reach beyond the symbols declared so far "
-                f"(0..{self.end - 1})", node.span,
+                "range",
+                f"bytes {address}..{address + symbol.nbytes - 1} reach beyond the symbols declared so far "
+                f"(0..{self.end - 1})",
+                node.span,
                 help="declare the symbol it lies in before it",
-            )  # fmt: skip
+            )
         return address
 
     def align(self, to: int) -> None:
@@ -209,9 +226,11 @@ class DataSection:
             return np.full(count, value, kind).tobytes()
         if len(node.items) != count:
             raise Problem(
-                "range", f"{len(node.items)} values for {count} elements of `{symbol.name}`", node.span,
+                "range",
+                f"{len(node.items)} values for {count} elements of `{symbol.name}`",
+                node.span,
                 help="one value without brackets fills the symbol",
-            )  # fmt: skip
+            )
         return np.array([self._number(item, symbol.element) for item in node.items], kind).tobytes()
 
     def _number(self, node: Node, element: ElementType) -> int:
@@ -231,9 +250,14 @@ class DataSection:
             halfwords = wanted.halfwords
             self.align(2)
             symbol = Symbol(
-                f"_d{number}", ElementType.I16, (len(halfwords),), self.end, 2 * len(halfwords), role="descriptor",
+                f"_d{number}",
+                ElementType.I16,
+                (len(halfwords),),
+                self.end,
+                2 * len(halfwords),
+                role="descriptor",
                 location=span.location,
-            )  # fmt: skip
+            )
             self.end += symbol.nbytes
             self.symbols[symbol.name] = self._descriptors[wanted] = symbol
             self.store(symbol.address, np.array(halfwords, "<u2").tobytes())

@@ -95,9 +95,11 @@ class Globals(Scope):
                     )
                 if number in taken:
                     raise Problem(
-                        "resource", f"colour {number} has a name already: `{taken[number].text}`", definition.span,
+                        "resource",
+                        f"colour {number} has a name already: `{taken[number].text}`",
+                        definition.span,
                         notes=[("first named here", taken[number].span)],
-                    )  # fmt: skip
+                    )
                 taken[number] = name
                 self.colours[name.text] = number
             except Problem as problem:
@@ -109,9 +111,13 @@ class Globals(Scope):
             free = next((number for number in range(COLOURS) if number not in taken), None)
             if free is None:
                 self.diagnostics.add(
-                    Problem("resource", f"more than {COLOURS} colours", definition.span, help="colours can be shared by "
-                            "routes that never meet")
-                )  # fmt: skip
+                    Problem(
+                        "resource",
+                        f"more than {COLOURS} colours",
+                        definition.span,
+                        help="colours can be shared by routes that never meet",
+                    )
+                )
                 free = 0
             taken[free] = definition.name
             self.colours[definition.name.text] = free

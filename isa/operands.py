@@ -1,8 +1,8 @@
 """Vector operands: `acc[i]`, `w[i, j]`, whole symbols, queues and FIFOs become descriptors.
 
-An index expression is affine in the loop variables; each loop contributes one extent and one stride. Loops that
-continue one another in memory are joined, loops of one element vanish, so that the machine gets the fewest
-dimensions. A descriptor written for `ldd` or in `.data` keeps its loops as they are written.
+An index expression is affine in the loop variables; each loop contributes one extent and one stride. Loops
+that continue one another in memory are joined, loops of one element vanish, so that the machine gets the
+fewest dimensions. A descriptor written for `ldd` or in `.data` keeps its loops as they are written.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Operands:
         """The loop nest of an instruction: from `over`, else the index variables in order of appearance."""
         if over is not None:
             loops: list[Loop] = []
-            for name, extent in over.loops:
+            for name, length in over.loops:
                 if any(loop.name == name.text for loop in loops):
                     raise Problem("name", f"loop variable `{name.text}` stands twice in `over`", name.span)
                 if self.scope.get(name.text) is not None or REGISTER.fullmatch(name.text):
@@ -78,7 +78,7 @@ class Operands:
                         "name", f"`{name.text}` has a meaning already; name the loop otherwise", name.span
                     )
                 loops.append(
-                    Loop(name.text, integer(extent, self.scope, "an extent", 0, LONGEST), extent.span)
+                    Loop(name.text, integer(length, self.scope, "an extent", 0, LONGEST), length.span)
                 )
             return loops
         found: dict[str, Loop] = {}
@@ -99,9 +99,11 @@ class Operands:
         for name_, loop in found.items():
             if loop.extent < 0:
                 raise Problem(
-                    "range", f"the extent of loop `{name_}` is not known", pending[name_].span,
+                    "range",
+                    f"the extent of loop `{name_}` is not known",
+                    pending[name_].span,
                     help=f"name it: `over {name_}:N`",
-                )  # fmt: skip
+                )
         return list(found.values())
 
     @staticmethod
@@ -119,14 +121,19 @@ class Operands:
     def _may_be_loop(self, name: Name) -> None:
         if name.text in self.data.symbols and not REGISTER.fullmatch(name.text):
             raise Problem(
-                "type", f"`{name.text}` is a data symbol; its value is not known before the run", name.span,
-                help="name the loop variable otherwise, or move a descriptor at run time with `setd` and `addd`",
-            )  # fmt: skip
+                "type",
+                f"`{name.text}` is a data symbol; its value is not known before the run",
+                name.span,
+                help="name the loop variable otherwise, or move a descriptor at run time with `setd` "
+                "and `addd`",
+            )
         if REGISTER.fullmatch(name.text) or DESCRIPTOR.fullmatch(name.text):
             raise Problem(
-                "type", f"register `{name.text}` cannot be an index", name.span,
+                "type",
+                f"register `{name.text}` cannot be an index",
+                name.span,
                 help="move a descriptor at run time: `ldd d0, ...` once, then `setd` or `addd`",
-            )  # fmt: skip
+            )
         if not _LOOP_NAME.fullmatch(name.text):
             problem = unknown(name, self.scope)
             if problem.diagnostic.help is None:
@@ -138,10 +145,12 @@ class Operands:
             loop.extent, loop.span = extent, index.span
         elif loop.extent != extent:
             raise Problem(
-                "range", f"loop `{loop.name}` has extent {extent} here and {loop.extent} before", index.span,
+                "range",
+                f"loop `{loop.name}` has extent {extent} here and {loop.extent} before",
+                index.span,
                 notes=[(f"extent {loop.extent} comes from here", loop.span)],
                 help=f"name the extent: `over {loop.name}:N`",
-            )  # fmt: skip
+            )
 
     # --- one operand ---
     def operand(self, node: Node, element: ElementType | None, loops: list[Loop], output: bool) -> Operand:
@@ -152,19 +161,23 @@ class Operands:
         base = node.base if isinstance(node, Index) else node
         if not isinstance(base, Name):
             raise Problem(
-                "type", f"`{node.span.text}` is not a vector operand", node.span,
+                "type",
+                f"`{node.span.text}` is not a vector operand",
+                node.span,
                 help="operands are symbols, `symbol[i]`, queues, FIFOs and descriptors d0..d15; "
                 "only the last source may be a register r0..r15",
-            )  # fmt: skip
+            )
         name, _, suffix = base.text.partition(".")
         if name in self.queues:
             return self._fabric(node, base, self.queues[name], suffix, element, output)
         symbol = self.data.symbols.get(base.text)
         if symbol is None:
             raise Problem(
-                "name", f"no symbol or queue `{name}`", base.span,
+                "name",
+                f"no symbol or queue `{name}`",
+                base.span,
                 help=did_you_mean(name, [*self.data.symbols, *self.queues]),
-            )  # fmt: skip
+            )
         self._check_type(symbol, element, base)
         if symbol.role == "fifo":
             return Operand(node, DescriptorKind.FIFO, self._length(node), symbol=symbol)
@@ -182,11 +195,14 @@ class Operands:
         if element is not None and symbol.element is not element:
             help = None
             if symbol.element.bits == element.bits and symbol.element not in QUANTISED:
-                help = f"to see the same bits otherwise declare `NAME: {element.source_name}[...] at {symbol.name}`"
+                view = f"NAME: {element.source_name}[...] at {symbol.name}"
+                help = f"to see the same bits otherwise declare `{view}`"
             raise Problem(
-                "type", f"`{symbol.name}` is {symbol.element.source_name}, this operand is {element.source_name}",
-                base.span, help=help,
-            )  # fmt: skip
+                "type",
+                f"`{symbol.name}` is {symbol.element.source_name}, this operand is {element.source_name}",
+                base.span,
+                help=help,
+            )
 
     def _length(self, node: Node) -> int | None:
         if not isinstance(node, Index):
@@ -201,9 +217,11 @@ class Operands:
         if queue.output != output:
             kind = "an output" if queue.output else "an input"
             raise Problem(
-                "type", f"`{queue.name}` is {kind} queue and cannot be a {'destination' if output else 'source'}", base.span,
+                "type",
+                f"`{queue.name}` is {kind} queue and cannot be a {'destination' if output else 'source'}",
+                base.span,
                 notes=[("declared here", queue.span)],
-            )  # fmt: skip
+            )
         suffixes = ("single", "packed", "control")
         if suffix and suffix not in suffixes:
             raise Problem(
@@ -215,9 +233,11 @@ class Operands:
         if element is None:
             if not suffix:
                 raise Problem(
-                    "type", "an explicit descriptor must say how many elements a wavelet carries", base.span,
+                    "type",
+                    "an explicit descriptor must say how many elements a wavelet carries",
+                    base.span,
                     help=f"write `{queue.name}.packed[N]` (two of 16 bits) or `{queue.name}.single[N]` (one)",
-                )  # fmt: skip
+                )
         else:
             if element in QUANTISED:
                 raise Problem("type", f"{element.source_name} weights cannot come from the fabric", base.span)
@@ -301,9 +321,11 @@ class Operands:
                 constant, factors = (c, g) if not f else (d, f)
                 return c * d, {name: constant * factor for name, factor in factors.items()}
         raise Problem(
-            "type", f"`{node.span.text}` is not a sum of loop variables times constants", node.span,
+            "type",
+            f"`{node.span.text}` is not a sum of loop variables times constants",
+            node.span,
             help="a descriptor steps by a constant stride in each loop; split the loop or the symbol",
-        )  # fmt: skip
+        )
 
     def _quantised(
         self, node: Node, symbol: Symbol, offset: int, steps: list[tuple[int, int]]
@@ -314,9 +336,11 @@ class Operands:
         count = steps[0][0]
         if offset % symbol.group or count % symbol.group:
             raise Problem(
-                "range", f"weights {offset}..{offset + count - 1} of `{symbol.name}` are not whole groups of {symbol.group}",
+                "range",
+                f"weights {offset}..{offset + count - 1} of `{symbol.name}` are not whole groups "
+                f"of {symbol.group}",
                 node.span,
-            )  # fmt: skip
+            )
         return symbol.address + offset // symbol.group * group_bytes(symbol.element, symbol.group), [
             (count, 0)
         ]
@@ -344,9 +368,11 @@ class Operands:
             return Descriptor(operand.kind, base, tuple(e for e, _ in steps), tuple(s for _, s in steps))
         if count is None:
             raise Problem(
-                "range", f"the length of `{span.text}` is not known: no operand in memory gives it", span,
+                "range",
+                f"the length of `{span.text}` is not known: no operand in memory gives it",
+                span,
                 help=f"name it: `{span.text}[N]`",
-            )  # fmt: skip
+            )
         if count > LONGEST:
             raise Problem("range", f"{count} elements; at most {LONGEST:,}", span)
         if operand.kind is DescriptorKind.FIFO:
@@ -355,9 +381,11 @@ class Operands:
         assert operand.queue
         if operand.suffix == "packed" and count % 2:
             raise Problem(
-                "range", f"{count} elements in packed wavelets of 2: the count must be even", span,
+                "range",
+                f"{count} elements in packed wavelets of 2: the count must be even",
+                span,
                 help=f"send one element per wavelet with `{operand.queue.name}.single`",
-            )  # fmt: skip
+            )
         return Descriptor(
             operand.kind,
             0,

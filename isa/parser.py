@@ -1,4 +1,4 @@
-"""The parser of one statement: grammar.lark's matches become the nodes of syntax.py, a mismatch a `Problem`."""
+"""The parser of one statement: matches of grammar.lark become nodes of syntax.py, a mismatch a `Problem`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class _Builder(Transformer):
         self.whole: Any = None  # span of the statement
 
     def at(self, token: Token) -> Span:
-        return Span(self.source, self.base + token.start_pos, self.base + token.end_pos)
+        start, end = token.start_pos or 0, token.end_pos or 0
+        return Span(self.source, self.base + start, self.base + end)
 
     def name(self, token: Token) -> Name:
         return Name(self.at(token), str(token))
@@ -173,13 +174,17 @@ class _Builder(Transformer):
     def colours(self, parts: list[Any]) -> Directive:
         return Directive(self.whole, "colours", parts)
 
-    def _named(kind: str) -> Any:
-        def build(self: _Builder, parts: list[Any]) -> Directive:
-            return Directive(self.whole, kind, name=Name(self.at(parts[0]), str(parts[0]).strip('"')))
+    def _named(self, kind: str, part: Token) -> Directive:
+        return Directive(self.whole, kind, name=Name(self.at(part), str(part).strip('"')))
 
-        return build
+    def include(self, parts: list[Any]) -> Directive:
+        return self._named("include", parts[0])
 
-    include, machine, kernel = _named("include"), _named("machine"), _named("kernel")
+    def machine(self, parts: list[Any]) -> Directive:
+        return self._named("machine", parts[0])
+
+    def kernel(self, parts: list[Any]) -> Directive:
+        return self._named("kernel", parts[0])
 
     def section(self, parts: list[Any]) -> Directive:
         return Directive(self.whole, "section", name=Name(self.whole, self.whole.text.split()[0][1:]))
@@ -305,7 +310,7 @@ class _Builder(Transformer):
     def instruction(self, parts: list[Any]) -> Instruction:
         mnemonic, *rest = parts
         nodes = self.values(rest)
-        suffixes = [node for node in nodes if isinstance(node, (Option, Over))]
+        suffixes: list[Node] = [node for node in nodes if isinstance(node, (Option, Over))]
         operands = [node for node in nodes if not isinstance(node, (Option, Over))]
         return Instruction(self.whole, self.name(mnemonic), operands, suffixes)
 
@@ -363,9 +368,16 @@ class _Builder(Transformer):
     def edge_port(self, parts: list[Any]) -> EdgeLine:
         stream, name, side, lanes, colour, kind, shape, single = parts
         return EdgeLine(
-            self.whole, stream == "output", self.name(name), self.name(side), lanes, self.value(colour),
-            self.name(kind), shape, single is not None,
-        )  # fmt: skip
+            self.whole,
+            stream == "output",
+            self.name(name),
+            self.name(side),
+            lanes,
+            self.value(colour),
+            self.name(kind),
+            shape,
+            single is not None,
+        )
 
 
 _builder = _Builder()

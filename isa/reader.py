@@ -1,7 +1,7 @@
 """Reads `.loom` files: cuts text into statements, parses each, follows `.include`, nests blocks.
 
-The result is one `Unit`: all statements of a program by section, in source order. A line that does not parse costs
-one message; reading goes on with the next line.
+The result is one `Unit`: all statements of a program by section, in source order. A line that does not
+parse costs one message; reading goes on with the next line.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Reader:
     def _cut(self, source: Source, start: int, nest: bool, block: bool) -> int:
         """End of the statement that starts at `start`; `block`: it ends behind its first `{`.
 
-        With `nest` a line's end inside an open bracket does not end it; a comma before the line's end never does.
+        With `nest` a line's end inside an open bracket does not end it; after a comma it never does.
         """
         text = source.text
         opened: list[tuple[str, int]] = []
@@ -217,9 +217,11 @@ class Reader:
             self._directive(parse(rule, span))
         elif not rule:
             raise Problem(
-                "syntax", "this line stands before any section", span,
+                "syntax",
+                "this line stands before any section",
+                span,
                 help="start a kernel with `.kernel NAME` and `.code`, or the layout with `.layout`",
-            )  # fmt: skip
+            )
         elif not self.section:
             raise Problem("syntax", "a block stands before any section", span)
         else:
@@ -232,7 +234,10 @@ class Reader:
     def _target(self) -> list[Node]:
         if self.blocks:
             return self.blocks[-1][1]
-        return self.unit.layout if self.section == "layout" else self.kernel.sections[self.section]  # type: ignore[union-attr]
+        if self.section == "layout":
+            return self.unit.layout
+        assert self.kernel
+        return self.kernel.sections[self.section]
 
     def _directive(self, line: Directive) -> None:
         if self.blocks:
@@ -251,9 +256,11 @@ class Reader:
             self.section, self.kernel = "", KernelTree(line.name)
             if first:
                 raise Problem(
-                    "name", f"kernel `{line.name.text}` is declared twice", line.name.span,
+                    "name",
+                    f"kernel `{line.name.text}` is declared twice",
+                    line.name.span,
                     notes=[("first declared here", first.name.span)],
-                )  # fmt: skip
+                )
             self.unit.kernels[line.name.text] = self.kernel
         else:
             assert line.name
@@ -271,7 +278,8 @@ class Reader:
         if head.kind == "repeat":
             assert head.variable
             start, stop, step = head.values
-            assert start and stop
+            assert start
+            assert stop
             repeat = Repeat(head.span, head.variable, start, stop, step, [])
             self._target().append(repeat)
             self.blocks.append((repeat, repeat.body))
@@ -309,10 +317,12 @@ class Reader:
         path = next((folder / wanted for folder in folders if (folder / wanted).is_file()), None)
         if path is None:
             raise Problem(
-                "name", f"no file `{wanted}` to include", line.name.span,
+                "name",
+                f"no file `{wanted}` to include",
+                line.name.span,
                 notes=[f"looked in {folder}" for folder in folders],
                 help="add a folder to search with -I or include_dirs",
-            )  # fmt: skip
+            )
         if str(path) in self.open_files:
             raise Problem("name", f"`{wanted}` includes itself", line.name.span)
         if str(path) in self.unit.sources:

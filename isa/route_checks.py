@@ -1,4 +1,4 @@
-"""Static checks of the grid: does every wavelet have somewhere to go, and every queue somewhere it comes from.
+"""Static checks of the grid: every wavelet has somewhere to go, every queue somewhere it comes from.
 
 All checks work on whole (H, W) arrays. A mask of ports has bit `1 << Port`.
 """
@@ -79,9 +79,13 @@ class _GridCheck:
                 colour = next(c for c in row if c >= 0 and row.count(c) > 1)
                 ys, xs = np.nonzero(twice)
                 self.report(
-                    "resource", f"two {word} queues are bound to {self.colour(colour)} at {{}}", ys, xs, self._place_origin,
+                    "resource",
+                    f"two {word} queues are bound to {self.colour(colour)} at {{}}",
+                    ys,
+                    xs,
+                    self._place_origin,
                     "a colour has one queue of each direction per PE",
-                )  # fmt: skip
+                )
         for number, kernel in enumerate(program.kernels):
             here = program.placement == number
             if not here.any():
@@ -97,10 +101,14 @@ class _GridCheck:
                     ys, xs = np.nonzero(missing)
                     before = len(self.found)
                     self.report(
-                        "resource", f"queue `{name}` of kernel `{kernel.name}` is used but bound to no colour at {{}}",
-                        ys, xs, self._place_origin, f"bind it in the braces of `place`: `{name} = COLOUR`, or `{name} = none`",
+                        "resource",
+                        f"queue `{name}` of kernel `{kernel.name}` is used but bound to no colour at {{}}",
+                        ys,
+                        xs,
+                        self._place_origin,
+                        f"bind it in the braces of `place`: `{name} = COLOUR`, or `{name} = none`",
                         "error" if self.origins is not None else "warning",
-                    )  # fmt: skip
+                    )
                     for finding in self.found[before:]:
                         finding.notes.append(("used here", place))
 
@@ -139,17 +147,28 @@ class _GridCheck:
                     first = f"({int(xs[0]) + dx}, {int(ys[0]) + dy})"
                     swapped = "" if source == colour else " (after `swap`)"
                     self.report(
-                        "route", f"{self.colour(colour)}{swapped} leaves {{}} to {port.name}, but the router there does not take it from "
-                        f"{OPPOSITE[port].name}", ys, xs, self._route_origin(source),
-                        f"add `{OPPOSITE[port].name}` as an input of its route at {first}", what="router",
-                    )  # fmt: skip
+                        "route",
+                        f"{self.colour(colour)}{swapped} leaves {{}} to {port.name}, but the "
+                        "router there does not take it from "
+                        f"{OPPOSITE[port].name}",
+                        ys,
+                        xs,
+                        self._route_origin(source),
+                        f"add `{OPPOSITE[port].name}` as an input of its route at {first}",
+                        what="router",
+                    )
                 ys, xs = np.nonzero(sends & edge & ~graph.edge_lanes(port, colour, output=True))
                 if len(ys):
                     self.report(
-                        "range", f"{self.colour(colour)} leaves the grid to {port.name} at {{}}, where no edge port takes it",
-                        ys, xs, self._route_origin(source), f"end the route before the edge, or add `output NAME on {_SIDE_NAMES[port]} ...`",
+                        "range",
+                        f"{self.colour(colour)} leaves the grid to {port.name} at {{}}, where no "
+                        "edge port takes it",
+                        ys,
+                        xs,
+                        self._route_origin(source),
+                        f"end the route before the edge, or add `output NAME on {_SIDE_NAMES[port]} ...`",
                         what="router",
-                    )  # fmt: skip
+                    )
 
     def _ramp(self, colour: int) -> None:
         """Wavelets that enter a PE need a queue."""
@@ -158,9 +177,13 @@ class _GridCheck:
             ys, xs = np.nonzero(has(leaving, Port.RAMP) & ~bound)
             if len(ys):
                 self.report(
-                    "route", f"{self.colour(colour)} is delivered to {{}}, where no input queue is bound to it", ys, xs,
-                    self._route_origin(source), "bind a queue in the braces of `place`, or remove `RAMP` from the outputs",
-                )  # fmt: skip
+                    "route",
+                    f"{self.colour(colour)} is delivered to {{}}, where no input queue is bound to it",
+                    ys,
+                    xs,
+                    self._route_origin(source),
+                    "bind a queue in the braces of `place`, or remove `RAMP` from the outputs",
+                )
 
     def _queues_without_route(self) -> None:
         program, graph = self.program, self.graph
@@ -174,12 +197,15 @@ class _GridCheck:
                     kernel = program.kernel_at(int(xs[0]), int(ys[0]))
                     names = {} if kernel is None else kernel.out_queues if output else kernel.in_queues
                     name = names.get(queue, str(queue))
+                    what = self.colour(colour)
                     if output:
-                        text = f"output queue `{name}` sends {self.colour(colour)} at {{}}, where no route takes it from RAMP"
-                        help = f"route it: `route ... at ...: RAMP -> ...` for {self.colour(colour)}"
+                        text = (
+                            f"output queue `{name}` sends {what} at {{}}, where no route takes it from RAMP"
+                        )
+                        help = f"route it: `route ... at ...: RAMP -> ...` for {what}"
                     else:
-                        text = f"input queue `{name}` waits for {self.colour(colour)} at {{}}, where no route delivers it to RAMP"
-                        help = f"route it: `route ... at ...: ... -> RAMP` for {self.colour(colour)}"
+                        text = f"input queue `{name}` waits for {what} at {{}}, where no route leads to RAMP"
+                        help = f"route it: `route ... at ...: ... -> RAMP` for {what}"
                     self.report("route", text, ys, xs, self._place_origin, help)
 
     def _edge_port(self, port: EdgePort) -> None:
@@ -195,19 +221,29 @@ class _GridCheck:
             what = "sends it there" if port.output else "takes it"
             where = pes(ys[bad], xs[bad], "router")
             direction = f"to {port.side.name}" if port.output else f"from {port.side.name}"
-            self.found.append(Diagnostic(
-                "route", f"edge port `{port.name}`: no route for {self.colour(port.colour)} {what} {direction} at {where}",
-                port.location, help="add the route, or leave these lanes out",
-            ))  # fmt: skip
+            self.found.append(
+                Diagnostic(
+                    "route",
+                    f"edge port `{port.name}`: no route for {self.colour(port.colour)} {what} "
+                    f"{direction} at {where}",
+                    port.location,
+                    help="add the route, or leave these lanes out",
+                )
+            )
         for other in self.program.edge_ports.values():
             if other is port:
                 break
             same = (other.side, other.colour, other.output) == (port.side, port.colour, port.output)
             if same and (both := sorted(set(other.lanes) & set(port.lanes))):
-                self.found.append(Diagnostic(
-                    "resource", f"edge ports `{other.name}` and `{port.name}` share lane {both[0]} of {self.colour(port.colour)}",
-                    port.location, [(f"`{other.name}`", other.location)],
-                ))  # fmt: skip
+                self.found.append(
+                    Diagnostic(
+                        "resource",
+                        f"edge ports `{other.name}` and `{port.name}` share lane {both[0]} of "
+                        f"{self.colour(port.colour)}",
+                        port.location,
+                        [(f"`{other.name}`", other.location)],
+                    )
+                )
 
     # --- what needs the whole graph ---
     def _loops(self) -> None:
@@ -217,11 +253,17 @@ class _GridCheck:
             place: Location | None = None
             if table is not None and self.origins and table[y, x] >= 0:
                 place = self.origins.spans[table[y, x]].location
-            self.found.append(Diagnostic(
-                "route", f"the route of {self.colour(colour)} is a loop of {cycle.length} routers through ({x}, {y})", place,
-                [], "wavelets would circle for ever: end the route at one of these routers",
-                "warning" if cycle.switched else "error",
-            ))  # fmt: skip
+            self.found.append(
+                Diagnostic(
+                    "route",
+                    f"the route of {self.colour(colour)} is a loop of {cycle.length} routers "
+                    f"through ({x}, {y})",
+                    place,
+                    [],
+                    "wavelets would circle for ever: end the route at one of these routers",
+                    "warning" if cycle.switched else "error",
+                )
+            )
 
     def _producers(self) -> None:
         """Queues and edge lanes that no producer reaches."""
@@ -245,17 +287,26 @@ class _GridCheck:
                         kernel = self.program.kernel_at(int(qx[0]), int(qy[0]))
                         name = kernel.in_queues.get(queue, str(queue)) if kernel else str(queue)
                         self.report(
-                            "route", f"input queue `{name}` waits for {self.colour(c)} at {{}}, but no producer reaches it",
-                            qy, qx, self._place_origin,
-                        )  # fmt: skip
+                            "route",
+                            f"input queue `{name}` waits for {self.colour(c)} at {{}}, but no "
+                            "producer reaches it",
+                            qy,
+                            qx,
+                            self._place_origin,
+                        )
             for finding in self.found[before:]:
                 for _, _, place in by_statement(ys[:1], xs[:1], self._route_origin(colour), self.origins):
                     finding.notes.append((root.format(pes(ys, xs, "router")), place))
             if len(self.found) == before:
                 self.report(
-                    "route", root, ys, xs, self._route_origin(colour),
-                    "no wavelet can use this route; remove it, or bind an output queue or an edge port", "warning",
-                )  # fmt: skip
+                    "route",
+                    root,
+                    ys,
+                    xs,
+                    self._route_origin(colour),
+                    "no wavelet can use this route; remove it, or bind an output queue or an edge port",
+                    "warning",
+                )
 
 
 def _bound(table: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The graph that routes span: which ports of which routers a colour can enter and leave, and what that reaches.
+"""The graph that routes span: which ports of which routers a colour enters and leaves, what that reaches.
 
 A node is (colour, input port, router). Everything is arrays over the grid; walks go front by front.
 """
@@ -17,7 +17,7 @@ _ALL_LINKS = 1 << Port.N | 1 << Port.E | 1 << Port.S | 1 << Port.W
 
 @dataclass(frozen=True)
 class Loop:
-    """A colour's route that returns to a router of its own; `switched`: only as some switch position allows."""
+    """A colour's route that returns to itself; `switched`: only as some switch position allows."""
 
     colour: int
     y: int
@@ -27,7 +27,7 @@ class Loop:
 
 
 class RouteGraph:
-    """Masks of ports per colour and router. `accepts`: input ports; `emits`: ports by which the colour leaves."""
+    """Masks of ports per colour and router. `accepts`: input ports; `emits`: ports it leaves by."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -124,7 +124,7 @@ class RouteGraph:
         return fed | self._sources(colour)
 
     def _sources(self, colour: int) -> np.ndarray:
-        """(H, W) uint8: ports at which the colour is produced: RAMP by an output queue, an edge by the host."""
+        """(H, W) uint8: where the colour is produced: RAMP by an output queue, an edge by the host."""
         made = np.where(
             (self.program.out_colour == colour).any(-1), np.uint8(1 << int(Port.RAMP)), np.uint8(0)
         )
@@ -140,7 +140,8 @@ class RouteGraph:
     def _successors(
         self, colour: int, port: Port, nodes: np.ndarray
     ) -> Iterator[tuple[int, Port, np.ndarray]]:
-        """Where wavelets go that entered the routers `nodes` (flat indices) by `port`: (colour, port, routers)."""
+        """Where wavelets go that entered routers `nodes` (flat indices) by `port`: (colour, "
+        "port, routers)."""
         routes = self.table(colour).ravel()[nodes]
         leaving = self._through[port][routes]
         swapped = self._swaps[routes]
@@ -157,7 +158,7 @@ class RouteGraph:
                     yield target, entry, to
 
     def reached(self, colour: int) -> dict[tuple[int, Port], np.ndarray]:
-        """(colour, port) -> (H * W,) bool: what wavelets that some producer makes can enter; partner included."""
+        """(colour, port) -> (H * W,) bool: what wavelets of some producer can enter; partner included."""
         pair = (colour & ~1, colour | 1)
         seen = {(c, port): np.zeros(self.height * self.width, bool) for c in pair for port in Port}
         front: list[tuple[int, Port, np.ndarray]] = []
@@ -180,7 +181,7 @@ class RouteGraph:
         return seen
 
     def arrivals(self, colour: int, reached: dict[tuple[int, Port], np.ndarray]) -> np.ndarray | None:
-        """(H, W) bool: PEs that receive the colour by RAMP from what is reached; None if nothing has a route."""
+        """(H, W) bool: PEs that get the colour by RAMP from what is reached; None if nothing has a route."""
         if not has(self.emits(colour), Port.RAMP).any():
             return None
         result = np.zeros(self.height * self.width, bool)
@@ -208,7 +209,8 @@ class RouteGraph:
                 yield self._trace(start, remaining)
 
     def _unpeeled(self, pair: tuple[int, int]) -> dict[tuple[int, Port], np.ndarray]:
-        """Nodes that are left after removing, again and again, those without successors: loops and what leads to them."""
+        """Nodes left after removing, again and again, those without successors: loops and what "
+        "leads there."""
         count = self.height * self.width
         nodes = {(c, p): has(self.accepts(c).ravel(), p) for c in pair for p in OPPOSITE}
         pending = {key: np.zeros(count, np.int8) for key in nodes}  # successors not yet removed

@@ -1,4 +1,4 @@
-"""Scalar operands of an instruction: registers, numbers, addresses, queues, tasks, checked against the table's fields."""
+"""Scalar operands: registers, numbers, addresses, queues, tasks, checked against the table's fields."""
 
 from __future__ import annotations
 
@@ -145,9 +145,11 @@ class ScalarOperands:
             if not isinstance(node, Name) or node.text not in choices:
                 text = node.span.text
                 raise Problem(
-                    "name", f"`{text}` is no part of a descriptor", node.span,
+                    "name",
+                    f"`{text}` is no part of a descriptor",
+                    node.span,
                     help=did_you_mean(text, choices, "parts: " + ", ".join(choices)),
-                )  # fmt: skip
+                )
             return choices.index(node.text)
         return self._fits(row.name, field, self._number(node), node)
 
@@ -155,9 +157,11 @@ class ScalarOperands:
         f = FIELDS[field]
         if not f.accepts(value):
             raise Problem(
-                "range", f"{value} does not fit in field `{field}` of `{name}` ({f.legal})", node.span,
+                "range",
+                f"{value} does not fit in field `{field}` of `{name}` ({f.legal})",
+                node.span,
                 help="load it into a register with `li`" if field in ("imm", "disp") else None,
-            )  # fmt: skip
+            )
         return value
 
     def _number(self, node: Node) -> int:

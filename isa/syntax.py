@@ -260,5 +260,3 @@ class EdgeLine(Node):
     type: Name
     shape: list[Node] | None
     single: bool
-
-

@@ -38,10 +38,13 @@ class VectorLowering(ScalarOperands):
             elif self._is_register(node):
                 if field != last or "scalar" not in row.fields:
                     raise Problem(
-                        "type", f"register `{node.span.text}` cannot stand here", node.span,
+                        "type",
+                        f"register `{node.span.text}` cannot stand here",
+                        node.span,
                         help="only the last source of a vector instruction may be a register"
-                        if "scalar" in row.fields else f"`{row.name}` takes no register as a source",
-                    )  # fmt: skip
+                        if "scalar" in row.fields
+                        else f"`{row.name}` takes no register as a source",
+                    )
                 values[field], values["scalar"] = self._register(node), 1
             elif isinstance(node, Advanced) or (isinstance(node, Name) and DESCRIPTOR.fullmatch(node.text)):
                 values[field], advanced = self._descriptor(node)
@@ -49,9 +52,11 @@ class VectorLowering(ScalarOperands):
             else:
                 if field == last and "scalar" in row.fields and isinstance(node, Number):
                     raise Problem(
-                        "type", f"the number `{node.span.text}` cannot be an operand", node.span,
+                        "type",
+                        f"the number `{node.span.text}` cannot be an operand",
+                        node.span,
                         help=f"load it first: `li r1, {node.span.text}`, then write `r1`",
-                    )  # fmt: skip
+                    )
                 element = types[0] if field == "dd" else types[1] if row.has_source_type else types[0]
                 expressions[field] = operands.operand(node, element, loops, output=field == "dd")
         self._check_expressions(row, expressions, over)
@@ -76,7 +81,7 @@ class VectorLowering(ScalarOperands):
     def _suffixes(self, row: Row) -> tuple[Over | None, dict[str, Option]]:
         over, options = None, {}
         for suffix in self.line.suffixes:
-            kind = "over" if isinstance(suffix, Over) else suffix.kind  # type: ignore[attr-defined]
+            kind = "over" if isinstance(suffix, Over) else suffix.kind
             if kind in options or (kind == "over" and over):
                 raise Problem("syntax", f"`{kind}` stands twice", suffix.span)
             if isinstance(suffix, Over):
@@ -87,9 +92,11 @@ class VectorLowering(ScalarOperands):
         for kind in ("priority", "completion"):
             if kind in options and "thread" not in options:
                 raise Problem(
-                    "syntax", f"`{kind}` needs a microthread" if kind == "priority" else "`then` needs a microthread",
-                    options[kind].span, help="launch the instruction with `@0`..`@7`",
-                )  # fmt: skip
+                    "syntax",
+                    f"`{kind}` needs a microthread" if kind == "priority" else "`then` needs a microthread",
+                    options[kind].span,
+                    help="launch the instruction with `@0`..`@7`",
+                )
         if "thread" in options and "asynchronous" not in row.fields:
             why = "its result is a register" if row.to_register else "it has no fabric operand"
             raise Problem("type", f"`{row.name}` cannot run on a microthread: {why}", options["thread"].span)
@@ -113,19 +120,24 @@ class VectorLowering(ScalarOperands):
                 continue
             if name in queues:
                 raise Problem(
-                    "resource", f"`{name}` is used twice by one instruction", operand.node.span,
+                    "resource",
+                    f"`{name}` is used twice by one instruction",
+                    operand.node.span,
                     notes=[("the other use", queues[name].node.span)],
-                )  # fmt: skip
+                )
             queues[name] = operand
             if operand.queue:
                 fabric.append(operand)
         for operand in fabric[1:]:
             if operand.per_wavelet != fabric[0].per_wavelet:
                 raise Problem(
-                    "type", f"`{operand.node.span.text}` carries {operand.per_wavelet} per wavelet, "
-                    f"`{fabric[0].node.span.text}` {fabric[0].per_wavelet}", operand.node.span,
-                    help="all fabric operands of an instruction carry equally many: add `.single` to the packed one",
-                )  # fmt: skip
+                    "type",
+                    f"`{operand.node.span.text}` carries {operand.per_wavelet} per wavelet, "
+                    f"`{fabric[0].node.span.text}` {fabric[0].per_wavelet}",
+                    operand.node.span,
+                    help="all fabric operands of an instruction carry equally many: add `.single` to "
+                    "the packed one",
+                )
 
     def _common_count(self, operands: dict[str, Operand], loops: list[Loop]) -> int | None:
         """The number of elements all operands agree on; None if no operand tells."""
@@ -137,11 +149,14 @@ class VectorLowering(ScalarOperands):
                 first = operand
             elif operand.count != first.count:
                 raise Problem(
-                    "range", f"`{operand.node.span.text}` has {_elements(operand.count)}, `{first.node.span.text}` has "
-                    f"{first.count}", operand.node.span,
+                    "range",
+                    f"`{operand.node.span.text}` has {_elements(operand.count)}, "
+                    f"`{first.node.span.text}` has "
+                    f"{first.count}",
+                    operand.node.span,
                     notes=[(f"{_elements(first.count or 0)} here", first.node.span)],
                     help="all operands of a vector instruction have equally many elements",
-                )  # fmt: skip
+                )
         return first.count if first else None
 
     def _group(self, operands: dict[str, Operand], options: dict[str, Option]) -> int:

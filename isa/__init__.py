@@ -10,9 +10,13 @@ from typing import Any
 
 _HOME = {
     "AssemblyError": "diagnostics",
+    "Builder": "builder",
     "assemble": "assembler",
     "assemble_file": "assembler",
     "assemble_text": "assembler",
+    "disassemble": "source_writer",
+    "load_image": "image",
+    "save_image": "image",
 }
 
 __all__ = sorted(_HOME)

@@ -1,8 +1,8 @@
 """The image file: a whole program as one safetensors file, without pickle and without compression.
 
-Arrays are tensors (`kernels.0.code`, `placement`, `routes.3`, ...); everything else is JSON under the
-metadata key `waferloom`. Equal programs give identical bytes. An image is untrusted: whatever is wrong with it is
-one `ImageError`.
+Arrays are tensors (`kernels.0.code`, `placement`, `routes.3`, ...); everything else is JSON under the metadata
+key `waferloom`. Equal programs give identical bytes. An image is untrusted: whatever is wrong with it is one
+`ImageError`.
 
 The JSON object has `schema`, `program` (the tree of records.py), `digest` (what the program means) and
 `checksum` (everything the file says, source places included). Index tables whose values are small are stored
@@ -52,7 +52,12 @@ def program_digest(program: Program) -> str:
 
 
 def save_image(program: Program, path: str | os.PathLike[str]) -> None:
-    """Write `program` to `path`; the file appears only when it is complete."""
+    """Write `program` to `path`; the file appears only when it is complete.
+
+    Raises ImageError for a program that could not be loaded again, OSError if the file cannot be written.
+    """
+    for key, rule in violations(program):
+        raise ImageError(path, f"key `{key}`", rule, "this program cannot be an image")
     arrays: dict[str, np.ndarray] = {}
     tree = to_tree(program, arrays)
     stored = {name: _narrow(name, array) for name, array in arrays.items()}

@@ -11,6 +11,7 @@ import numpy as np
 
 _STRIDES = ((1, 1), (2, 1), (1, 2), (2, 2))
 _ENOUGH = 16  # rectangles; more than these make it worth trying strides
+_TOO_MANY = 4096  # at which a stride is given up
 
 
 class Rectangle(NamedTuple):
@@ -48,23 +49,27 @@ def rectangles(labels: np.ndarray, background: int) -> list[tuple[Rectangle, int
     best: list[tuple[Rectangle, int]] = []
     for step_x, step_y in _STRIDES:
         cover: list[tuple[Rectangle, int]] = []
+        most = len(best) - 1 if best else _TOO_MANY
         for y in range(step_y):
             for x in range(step_x):
-                part = labels[y::step_y, x::step_x]
-                cover += _plain(part, background, x, y, step_x, step_y)
-                if best and len(cover) >= len(best):
-                    break
-        if not best or len(cover) < len(best):
+                if len(cover) <= most:
+                    cover += _plain(labels[y::step_y, x::step_x], background, x, y, step_x, step_y, most)
+        if len(cover) <= most:
             best = cover
-        if len(best) <= _ENOUGH:
+        if len(cover) <= _ENOUGH:
             break
+    if not best:
+        best = _plain(labels, background, 0, 0, 1, 1, labels.size)
     return sorted(best, key=lambda item: (item[0].y0, item[0].x0))
 
 
 def _plain(
-    labels: np.ndarray, background: int, x: int, y: int, step_x: int, step_y: int
+    labels: np.ndarray, background: int, x: int, y: int, step_x: int, step_y: int, most: int
 ) -> list[tuple[Rectangle, int]]:
-    """Runs of a row, joined with equal runs of the rows above. Identical rows are looked at once."""
+    """Runs of a row, joined with equal runs of the rows above; more than `most` of them end it early.
+
+    Rows equal to the one above are not looked at.
+    """
     height, width = labels.shape
     if not width:
         return []
@@ -98,6 +103,8 @@ def _plain(
             if label != background
         }
         close(runs)
+        if len(cover) > most:
+            return cover
         for run in runs:
             open_runs.setdefault(run, row)
     row = height

@@ -15,7 +15,7 @@ from .data_text import UnwritableProgram, data_lines, number_text
 from .disassembler import code_lines
 from .element_types import ElementType
 from .instructions import Decoded
-from .program import EdgePort, Kernel, Port, Program, Route, Task, TaskKind
+from .program import COLOURS, EdgePort, Kernel, Port, Program, Route, Task, TaskKind
 from .regions import rectangles, span
 from .spelling import Names, Unspeakable
 
@@ -69,14 +69,17 @@ def _code(kernel: Kernel, parameters: Mapping[str, int]) -> Iterator[str]:
     for name, pc in sorted(kernel.labels.items(), key=lambda item: (item[1], item[0])):
         labels.setdefault(pc, []).append(name)
     names = _names(kernel, labels, parameters)
-    for line in code_lines(kernel.code, names, frozenset([*tasks, *labels])):
-        for task in tasks.get(line.pc, []):
+
+    def heads(pc: int) -> Iterator[str]:
+        for task in tasks.get(pc, []):
             yield f"  {_task(task, kernel)}"
-        for name in labels.get(line.pc, []):
+        for name in labels.get(pc, []):
             yield f"  {name}:"
+
+    for line in code_lines(kernel.code, names, frozenset([*tasks, *labels])):
+        yield from heads(line.pc)
         yield f"    {line.text}" + (f"  ; {line.remark}" if line.remark else "")
-    for name in labels.get(len(kernel.code), []):
-        yield f"  {name}:"
+    yield from heads(len(kernel.code))
 
 
 def _names(kernel: Kernel, labels: Mapping[int, list[str]], parameters: Mapping[str, int]) -> Names:
@@ -138,15 +141,7 @@ def _task(task: Task, kernel: Kernel) -> str:
 
 def _placement(program: Program) -> Iterator[str]:
     """`place` lines; a value per PE is written as an expression of x and y where it is linear in them."""
-    height, width = program.placement.shape
-    key = np.concatenate(
-        (program.placement[..., None], program.in_colour, program.out_colour), axis=2, dtype=np.int16
-    ).reshape(height * width, -1)
-    _, classes = np.unique(
-        np.ascontiguousarray(key).view([("", key.dtype)] * key.shape[1]), return_inverse=True
-    )
-    classes = classes.reshape(height, width).astype(np.int64)
-    classes[program.placement < 0] = -1
+    classes = _classes(program)
     formulas: dict[tuple[int, str], str] = {}
     split: np.ndarray = classes
     for name, values in sorted(program.pe_values.items()):
@@ -175,6 +170,19 @@ def _placement(program: Program) -> Iterator[str]:
                 bindings.append(f"{name} = {formulas.get((int(classes[y, x]), name), constant)}")
         braces = f" {{ {', '.join(bindings)} }}" if bindings else ""
         yield f"place {kernel.name} at {rectangle}{braces}"
+
+
+def _classes(program: Program) -> np.ndarray:
+    """(H, W) numbers: equal where kernel and bindings are equal, -1 where there is no kernel."""
+    label = program.placement.astype(np.int64)
+    for table in (program.in_colour, program.out_colour):
+        for queue in range(table.shape[2]):
+            colours = table[..., queue]
+            if (colours != colours[0, 0]).any():
+                _, label = np.unique(label * (COLOURS + 1) + colours + 1, return_inverse=True)
+                label = label.reshape(program.placement.shape)
+    label[program.placement < 0] = -1
+    return label
 
 
 def _bindings(program: Program, kernel: Kernel, x: int, y: int) -> Iterator[str]:

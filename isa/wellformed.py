@@ -50,6 +50,9 @@ def violations(program: Program) -> Iterator[Violation]:
         yield from _array(f"pe_values.{name}", values, np.uint32, grid, 0, (1 << 32) - 1)
     for name, colour in program.colour_names.items():
         yield from _range(f"colour_names.{name}", colour, 0, COLOURS - 1)
+    for name, value in program.parameters.items():
+        if type(value) is not int:
+            yield f"parameters.{name}", f"{value!r} is not a whole number"
     for i, kernel in enumerate(program.kernels):
         yield from _kernel(f"kernels.{i}", kernel)
 
@@ -128,7 +131,7 @@ def _kernel(key: str, kernel: Kernel) -> Iterator[Violation]:
         if task.id != number:
             yield f"{where}.id", f"{task.id} is not {number}"
         yield from _range(f"{where}.id", task.id, 0, TASKS - 1)
-        yield from _range(f"{where}.pc", task.pc, 0, max(words - 1, 0))
+        yield from _range(f"{where}.pc", task.pc, 0, words)  # at the end: a fault when it runs
         yield from _range(f"{where}.priority", task.priority, 0, 1)
         data = task.kind is TaskKind.DATA
         yield from _range(f"{where}.queue", task.queue, 0 if data else -1, QUEUES - 1 if data else -1)

@@ -150,12 +150,12 @@ def random_kernel(rng: Random, number: int) -> Kernel:
     in_queues = {q: f"in{q}" for q in sorted(rng.sample(range(QUEUES), rng.randint(0, QUEUES)))}
     out_queues = {q: f"out{q}" for q in sorted(rng.sample(range(QUEUES), rng.randint(0, QUEUES)))}
     tasks = {}
-    for i in sorted(rng.sample(range(TASKS), rng.randint(0, 6) if code else 0)):
+    for i in sorted(rng.sample(range(TASKS), rng.randint(0, 6))):
         kinds = [TaskKind.LOCAL, TaskKind.CONTROL] + [TaskKind.DATA] * bool(in_queues)
         kind = rng.choice(kinds)
         queue = rng.choice(list(in_queues)) if kind is TaskKind.DATA else -1
         entry = kind is TaskKind.LOCAL and rng.random() < 0.5
-        pc = rng.randrange(len(code))
+        pc = rng.randint(0, len(code))
         tasks[i] = Task(i, f"t{i}", kind, pc, queue, rng.randint(0, 1), entry, rng.random() < 0.2)
     labels = {f"l{n}": rng.randint(0, len(code)) for n in range(rng.randint(0, 4))}
     return Kernel(

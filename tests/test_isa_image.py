@@ -329,7 +329,7 @@ def set_in(path: str, value):
             "key `kernels.0.tasks.7.kind`: 'SPARE' is none of LOCAL, DATA, CONTROL",
         ),
         (set_in("program.kernels.0.tasks.7.queue", -1), "key `kernels.0.tasks.7.queue`: -1 is outside 0..7"),
-        (set_in("program.kernels.0.tasks.7.pc", 3), "key `kernels.0.tasks.7.pc`: 3 is outside 0..2"),
+        (set_in("program.kernels.0.tasks.7.pc", 4), "key `kernels.0.tasks.7.pc`: 4 is outside 0..3"),
         (set_in("program.kernels.0.labels.loop", -1), "key `kernels.0.labels.loop`: -1 is outside 0..3"),
         (
             set_in("program.kernels.0.locations", [None]),
@@ -363,7 +363,11 @@ def test_wrong_metadata_is_refused(saved, change, message):
 def test_a_failed_save_leaves_nothing_behind(tmp_path, saved):
     before = saved.read_bytes()
     broken = copy.copy(small_program())
-    broken.parameters = {"x": object()}  # type: ignore[dict-item]
+    broken.parameters = {"x": 0.5}  # type: ignore[dict-item]
+    with pytest.raises(ImageError, match=r"key `parameters.x`: 0.5 is not a whole number"):
+        save_image(broken, saved)
+    broken = copy.copy(small_program())
+    broken.machine = object()  # type: ignore[assignment]
     with pytest.raises(TypeError):
         save_image(broken, saved)
     assert saved.read_bytes() == before

@@ -14,8 +14,8 @@ WORD_BITS = 32
 class Field:
     """Bits `high`..`low` of a word, holding an integer in `minimum`..`maximum`.
 
-    `kind` tells the assembler what the operand looks like in source: `register`, `descriptor`, `type`, `flag`,
-    `number`, `label` (a signed distance in words), `address` (bytes), `queue`, `task`, `thread` or `choice`.
+    `kind` tells the assembler what the operand looks like in source: `register`, `descriptor`, `type`,
+    `flag`, `number`, `label` (a signed distance in words), `address` (bytes), `queue`, `task`, `thread` or `choice`.
     """
 
     name: str
@@ -97,7 +97,7 @@ FIELDS: dict[str, Field] = {
             16,
             13,
             "choice",
-            choices=("base", "extent0", "extent1", "extent2", "extent3", "stride0", "stride1", "stride2", "stride3"),
+            choices=("base", *(f"extent{n}" for n in range(4)), *(f"stride{n}" for n in range(4))),
         ),
         Field("queue", 24, 22, "queue"),
         Field("task", 24, 20, "task"),

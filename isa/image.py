@@ -1,8 +1,8 @@
 """The image file: a whole program as one safetensors file, without pickle and without compression.
 
-Arrays are tensors (`kernels.0.code`, `placement`, `routes.3`, ...); everything else is JSON under the metadata
-key `waferloom`. Equal programs give identical bytes. An image is untrusted: whatever is wrong with it is one
-`ImageError`.
+Arrays are tensors (`kernels.0.code`, `placement`, `routes.3`, ...); everything else is JSON under the
+metadata key `waferloom`. Equal programs give identical bytes. An image is untrusted: whatever is wrong with
+it is one `ImageError`.
 
 The JSON object has `schema`, `program` (the tree of records.py), `digest` (what the program means) and
 `checksum` (everything the file says, source places included). Index tables whose values are small are stored

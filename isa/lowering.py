@@ -14,7 +14,7 @@ from .instructions import Instruction as Row
 from .memory import element_bits, element_type
 from .operands import Operands
 from .program import Descriptor
-from .scalar_operands import operand_fields
+from .spelling import operand_fields
 from .syntax import Binary, Index, Instruction, Memory, Name, Node, Over
 from .vectors import VectorLowering
 

@@ -38,6 +38,10 @@ class Globals(Scope):
             self.pending.pop(name, None)
         for name in list(self.pending):
             self.get(name)
+        for definition in unit.params:
+            if not isinstance(self.values.get(definition.name.text, 0), int):
+                text = f"parameter `{definition.name.text}` must be an integer"
+                self.diagnostics.add(Problem("type", text, definition.span, help="real numbers: `.const`"))
         self._number_colours(unit.colours)
 
     def _declare(self, unit: Unit) -> None:

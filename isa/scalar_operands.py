@@ -14,17 +14,10 @@ from .instructions import Instruction as Row
 from .memory import DataSection
 from .operands import DESCRIPTOR, REGISTER, Operands, QueueName
 from .program import Task as MachineTask
+from .spelling import operand_fields
 from .syntax import Advanced, Binary, Here, Index, Instruction, Name, Node, Number, Option, Unary
 
-# Operands in source order where it differs from the table's field order: the destination comes first.
-SOURCE_ORDER = {"recv": ("ra", "queue")}
-_HIDDEN_FIELDS = ("type", "source", "scalar", "advance_d", "advance_a", "advance_b", "asynchronous", "group")
 _OUTPUTS = ("send", "sendc")
-
-
-def operand_fields(row: Row) -> tuple[str, ...]:
-    """The fields that stand as operands in source, in source order."""
-    return SOURCE_ORDER.get(row.name) or tuple(f for f in row.fields if f not in _HIDDEN_FIELDS)
 
 
 @dataclass

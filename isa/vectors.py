@@ -12,7 +12,8 @@ from .fields import FIELDS, LAUNCH_FIELDS
 from .instructions import Instruction as Row
 from .operands import DESCRIPTOR, Loop, Operand, Operands
 from .program import THREADS, Descriptor, DescriptorKind, TaskKind
-from .scalar_operands import ScalarOperands, operand_fields
+from .scalar_operands import ScalarOperands
+from .spelling import operand_fields
 from .syntax import Advanced, Name, Number, Option, Over
 
 _SCRATCH = {"dd": 13, "da": 14, "db": 15}

@@ -27,7 +27,7 @@ def _meaningful(waits: Waits) -> Waits:
     waiting = ~np.isin(waits.state, (Wait.INACTIVE, Wait.RUNNING))
     return dataclasses.replace(
         waits,
-        pc=np.where(waits.state != Wait.INACTIVE, waits.pc, -1),
+        pc=np.where(waiting, waits.pc, -1),
         queue=np.where(waiting, waits.queue, -1),
         since=np.where(waiting, waits.since, -1),
         router_fill={colour: fill for colour, fill in waits.router_fill.items() if fill.any()},

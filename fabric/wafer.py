@@ -284,7 +284,7 @@ def _engine(name: str) -> Callable[..., Outcome]:
         from .reference import run as reference
 
         return reference
-    from .engine.run import run as fast
+    from .engine import run as fast
 
     return fast
 

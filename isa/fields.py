@@ -15,7 +15,8 @@ class Field:
     """Bits `high`..`low` of a word, holding an integer in `minimum`..`maximum`.
 
     `kind` tells the assembler what the operand looks like in source: `register`, `descriptor`, `type`,
-    `flag`, `number`, `label` (a signed distance in words), `address` (bytes), `queue`, `task`, `thread` or `choice`.
+    `flag`, `number`, `label` (a signed distance in words), `address` (bytes), `queue`, `task`, `thread` or
+    `choice`.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The instruction table: one row per instruction, the only place where an opcode number exists.
 
-The assembler, the disassembler, the decoder, both engines' dispatch, `waferloom isa` and docs/isa.md are derived
-from `INSTRUCTIONS`. A new instruction is one row here, one meaning in the reference engine, one arm in
-fabric/engine and one example program in tests/run.
+The assembler, the disassembler, the decoder, both engines' dispatch, `waferloom isa` and docs/isa.md are
+derived from `INSTRUCTIONS`. A new instruction is one row here, one meaning in the reference engine, one arm
+in fabric/engine and one example program in tests/run.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class Unit(IntEnum):
 class Instruction:
     """A row of the table.
 
-    `fields` names operand fields in source order (fields.py; spelling.py has the one exception). `types` lists
-    the legal (type, source) pairs; an instruction without a `source` field has equal types in each pair.
-    `setup` and `rate` name the machine's timing keys of a vector instruction (`rate` is completed by type in
-    `rate_key`); `latency` is that of a scalar result: `integer` (1 cycle), `load` (1), `floating`, a key of the
-    machine's `[special]` table, or `branch`, `jump`, `none`. `sources` counts vector source operands.
+    `fields` names operand fields in source order (fields.py; spelling.py has the one exception). `types`
+    lists the legal (type, source) pairs; an instruction without a `source` field has equal types in each
+    pair. `setup` and `rate` name the machine's timing keys of a vector instruction (`rate` is completed by
+    type in `rate_key`); `latency` is that of a scalar result: `integer` (1 cycle), `load` (1), `floating`,
+    a key of the machine's `[special]` table, or `branch`, `jump`, `none`. `sources` counts vector source
+    operands.
     """
 
     name: str

@@ -66,10 +66,11 @@ class Location:
 class Descriptor:
     """A vector operand as it stands in SRAM and in a descriptor register.
 
-    Stored as 16-bit halfwords: flags (kind 1:0, dimensions - 1 3:2, queue 6:4, control 7, packed 8), base in
-    bytes, `dimensions` extents in elements (outermost first, the last one varies fastest), as many strides in
-    bytes (signed). Fabric: one extent, the length in elements; base and stride are 0. FIFO: two extents, elements
-    moved and capacity; strides 0. Sources of vdeq: one dimension, `base` at the first group, stride 0.
+    Stored as 16-bit halfwords: flags (kind 1:0, dimensions - 1 3:2, queue 6:4, control 7, packed 8), base
+    in bytes, `dimensions` extents in elements (outermost first, the last one varies fastest), as many
+    strides in bytes (signed). Fabric: one extent, the length in elements; base and stride are 0. FIFO: two
+    extents, elements moved and capacity; strides 0. Sources of vdeq: one dimension, `base` at the first
+    group, stride 0.
     """
 
     kind: DescriptorKind
@@ -114,8 +115,9 @@ class Descriptor:
 class Symbol:
     """Named data of a kernel: `shape` elements of `element` at byte `address`. A scalar has shape ().
 
-    Q4/Q8 symbols: shape counts weights, the last dimension runs along K in groups of `group`; `nbytes` is what
-    they occupy. `role`: `data`, `descriptor` (made by the assembler for an operand expression) or `fifo`.
+    Q4/Q8 symbols: shape counts weights, the last dimension runs along K in groups of `group`; `nbytes` is
+    what they occupy. `role`: `data`, `descriptor` (made by the assembler for an operand expression) or
+    `fifo`.
     """
 
     name: str
@@ -189,8 +191,9 @@ class Route:
 class EdgePort:
     """A named stream between host (or a neighbouring wafer) and one edge.
 
-    `side` N/E/S/W of the grid; lane i attaches to the i-th router of `lanes` along that edge (x for N and S,
-    y for E and W). Each lane carries `shape` elements of `element` per run, packed two per wavelet if `packed`.
+    `side` N/E/S/W of the grid; lane i attaches to the i-th router of `lanes` along that edge (x for N and
+    S, y for E and W). Each lane carries `shape` elements of `element` per run, packed two per wavelet if
+    `packed`.
     """
 
     name: str
@@ -218,8 +221,8 @@ class Program:
     route_table: list[Route]
     routes: dict[int, np.ndarray]  # colour -> (H, W) uint16: index into route_table + 1, 0 = no route
     edge_ports: dict[str, EdgePort] = field(default_factory=dict)
-    # Per-PE initial values of scalar symbols: symbol name -> (H, W) array of the symbol's bits (uint32); only PEs
-    # whose kernel has that symbol are written.
+    # Per-PE initial values of scalar symbols: symbol name -> (H, W) array of the symbol's bits (uint32); only
+    # PEs whose kernel has that symbol are written.
     pe_values: dict[str, np.ndarray] = field(default_factory=dict)
     colour_names: dict[str, int] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)

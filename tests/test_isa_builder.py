@@ -189,8 +189,7 @@ def test_errors_are_those_of_the_assembler():
         t.jmp("nowhere")
     with pytest.raises(AssemblyError) as caught:
         b.build()
-    categories = [d.category for d in caught.value.diagnostics]
-    assert categories[:3] == ["type", "range", "name"]
+    assert {"type", "range", "name"} <= {d.category for d in caught.value.diagnostics}
     assert "; test_isa_builder.py:" in str(caught.value)
 
 

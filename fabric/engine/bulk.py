@@ -1,0 +1,339 @@
+"""Memory-only vector instructions at once: the values of all elements, without their times.
+
+Same results as issuing group by group, since elements are computed in order and nobody else touches this PE's memory meanwhile.
+Runs are the longest stretch in which every operand moves by one stride; common operations on dense runs have loops that
+vectorise, everything else goes element by element.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...isa.dequantise import Q4_HEADER_BYTES
+from ...isa.element_types import ElementType
+from . import arithmetic as ar
+from . import integers
+from .jit import jit
+from .meaning import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB, element
+from .memory import operand_value, read16, read32, span, step, write
+from .state import CONSTANT, MEMORY, NO_OPERAND
+from .vectors import Q4, as_register, group_bytes, packed_weight
+
+F16, F32, I16, I32 = int(ElementType.F16), int(ElementType.F32), int(ElementType.I16), int(ElementType.I32)
+
+
+@jit
+def _run_length(o, n):
+    """Elements that operand `o` walks with one stride: as many trailing dimensions as are dense in each other."""
+    if o.kind != MEMORY:
+        return n
+    length = np.int64(o.extent3)
+    if o.stride2 == length * o.stride3:
+        length *= o.extent2
+        if o.stride1 == length * o.stride3:
+            length *= o.extent1
+            if o.stride0 == length * o.stride3:
+                length *= o.extent0
+    elif o.extent2 == 1 and o.extent1 == 1 and o.extent0 == 1:
+        return length
+    return length
+
+
+@jit
+def _gcd(a, b):
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@jit
+def _skip(o, n):
+    """Move an address generator on by n elements, n a divisor of its run length."""
+    if o.kind != MEMORY:
+        return
+    o.at3 += n
+    if o.at3 < o.extent3:
+        o.address += n * o.stride3
+        return
+    rest = o.at3 // o.extent3
+    o.at3 -= rest * o.extent3
+    o.at2 += rest
+    rest = o.at2 // o.extent2
+    o.at2 -= rest * o.extent2
+    o.at1 += rest
+    rest = o.at1 // o.extent1
+    o.at1 -= rest * o.extent1
+    o.at0 += rest
+    o.address = o.base + o.at0 * o.stride0 + o.at1 * o.stride1 + o.at2 * o.stride2 + o.at3 * o.stride3
+
+
+@jit
+def all_elements(s, i, context):
+    """Compute every element of a memory-only vector that has not begun."""
+    machine = s.machine[0]
+    v = s.vectors[i * machine.contexts + context]
+    first = (i * machine.contexts + context) * 3
+    d, a, b = s.operands[first], s.operands[first + 1], s.operands[first + 2]
+    origin = i * machine.stride
+    if v.op == VDEQ:
+        _dequantise(s, v, d, a, origin)
+    elif d.kind == NO_OPERAND:
+        _reduce(s, i, v, a, b, origin)
+    elif v.op == VMAC and v.t == F32 and v.s == F16 and _blocked(s, v, d, a, b, origin):
+        pass
+    else:
+        n = np.int64(v.elements)
+        run = _gcd(_run_length(d, n), _gcd(_run_length(a, n), _run_length(b, n)))
+        for _ in range(n // run):
+            _run(s, v, d, a, b, origin, run)
+            _skip(d, run)
+            _skip(a, run)
+            _skip(b, run)
+    v.left = 0
+
+
+@jit
+def _apart(o, at, dense, size, at_d, n):
+    """Whether computing n dense results at halfword at_d in any order leaves what operand `o` still has to give."""
+    if o.kind != MEMORY or (at == at_d and dense and o.bytes == size):
+        return True
+    return at >= at_d + n * size // 2 or at_d >= at + n * o.bytes // 2
+
+
+@jit
+def _run(s, v, d, a, b, origin, n):
+    """n elements, each operand with its innermost stride."""
+    m = s.sram16
+    size = d.bytes
+    dense_d = d.stride3 == size
+    dense_a = a.kind == MEMORY and a.stride3 == a.bytes
+    fixed_b = b.kind != MEMORY or b.stride3 == 0
+    dense_b = b.kind == MEMORY and b.stride3 == b.bytes
+    at_d = origin + d.address >> 1
+    at_a = origin + a.address >> 1
+    at_b = origin + b.address >> 1
+    # Runs that overlap without being the same elements must go one by one, in order.
+    apart = _apart(a, at_a, dense_a, size, at_d, n) and _apart(b, at_b, dense_b, size, at_d, n)
+    if dense_d and apart and size == 2 and v.t == v.s:
+        if v.op == VMOV and a.kind == CONSTANT:
+            value = np.uint16(a.value & np.uint32(0xFFFF))
+            for k in range(n):
+                m[at_d + k] = value
+            return
+        if dense_a:
+            if v.op == VMOV:
+                for k in range(n):
+                    m[at_d + k] = m[at_a + k]
+                return
+            if fixed_b and v.t == F16:
+                y = np.uint16(operand_value(s, b, origin) & np.uint32(0xFFFF)) if b.kind else np.uint16(0)
+                if v.op == VMAC:
+                    for k in range(n):
+                        m[at_d + k] = ar.mac_f16(m[at_d + k], m[at_a + k], y)
+                    return
+                if v.op == VMUL:
+                    for k in range(n):
+                        m[at_d + k] = ar.mul_f16(m[at_a + k], y)
+                    return
+            if dense_b and v.t == F16:
+                if v.op == VADD:
+                    for k in range(n):
+                        m[at_d + k] = ar.add_f16(m[at_a + k], m[at_b + k])
+                    return
+                if v.op == VMUL:
+                    for k in range(n):
+                        m[at_d + k] = ar.mul_f16(m[at_a + k], m[at_b + k])
+                    return
+                if v.op == VMAC:
+                    for k in range(n):
+                        m[at_d + k] = ar.mac_f16(m[at_d + k], m[at_a + k], m[at_b + k])
+                    return
+            if dense_b and v.t == I16 and v.op == VADD:
+                for k in range(n):
+                    m[at_d + k] = integers.add_i16(m[at_a + k], m[at_b + k])
+                return
+    if dense_d and size == 4 and at_d & 1 == 0:
+        if _run_f32(s, v, a, b, origin, n, at_d, at_a, at_b, dense_a, dense_b, fixed_b, apart):
+            return
+    _one_by_one(s, v, d, a, b, origin, n)
+
+
+@jit
+def _run_f32(s, v, a, b, origin, n, at_d, at_a, at_b, dense_a, dense_b, fixed_b, apart):
+    """32-bit destinations; False if there is no loop for this case."""
+    if not apart:
+        return False
+    m = s.sram32
+    half = s.sram16
+    at_d >>= 1
+    if v.t == F32 and v.s == F16 and v.op == VMAC and dense_a:
+        if fixed_b and b.kind:
+            y = np.uint16(operand_value(s, b, origin) & np.uint32(0xFFFF))
+            for k in range(n):
+                m[at_d + k] = ar.mac_f32_f16(m[at_d + k], half[at_a + k], y)
+            return True
+        if dense_b:
+            for k in range(n):
+                m[at_d + k] = ar.mac_f32_f16(m[at_d + k], half[at_a + k], half[at_b + k])
+            return True
+        return False
+    if v.t != v.s:
+        return False
+    if v.op == VMOV and a.kind == CONSTANT:
+        for k in range(n):
+            m[at_d + k] = a.value
+        return True
+    if not dense_a or at_a & 1:
+        return False
+    at_a >>= 1
+    if v.op == VMOV:
+        for k in range(n):
+            m[at_d + k] = m[at_a + k]
+        return True
+    if v.t != F32:
+        return False
+    if dense_b and at_b & 1 == 0:
+        at_b >>= 1
+        if v.op == VADD:
+            for k in range(n):
+                m[at_d + k] = ar.add_f32(m[at_a + k], m[at_b + k])
+            return True
+        if v.op == VSUB:
+            for k in range(n):
+                m[at_d + k] = ar.sub_f32(m[at_a + k], m[at_b + k])
+            return True
+        if v.op == VMUL:
+            for k in range(n):
+                m[at_d + k] = ar.mul_f32(m[at_a + k], m[at_b + k])
+            return True
+    elif fixed_b and b.kind:
+        y = operand_value(s, b, origin)
+        if v.op == VMUL:
+            for k in range(n):
+                m[at_d + k] = ar.mul_f32(m[at_a + k], y)
+            return True
+        if v.op == VMAC:
+            for k in range(n):
+                m[at_d + k] = ar.mac_f32(m[at_d + k], m[at_a + k], y)
+            return True
+    return False
+
+
+@jit
+def _one_by_one(s, v, d, a, b, origin, n):
+    """Any operation, element by element."""
+    size = d.bytes
+    at_a = origin + a.address
+    at_b = origin + b.address
+    at_d = origin + d.address
+    for _ in range(n):
+        x = a.value
+        if a.kind == MEMORY:
+            x = read16(s, at_a) if a.bytes == 2 else read32(s, at_a)
+        y = b.value
+        if b.kind == MEMORY:
+            y = read16(s, at_b) if b.bytes == 2 else read32(s, at_b)
+        present = np.uint32(0)
+        if v.accumulates:
+            present = read16(s, at_d) if size == 2 else read32(s, at_d)
+        write(s, at_d, size, element(v.op, v.t, v.s, present, x, y))
+        at_a += a.stride3
+        at_b += b.stride3
+        at_d += d.stride3
+
+
+@jit
+def _blocked(s, v, d, a, b, origin):
+    """f16 x f16 + f32 with eight resident accumulators: the inner loop of a GEMV. False if the shape is another one."""
+    fits = (
+        d.kind == MEMORY and d.extent3 == 8 and d.stride3 == 4 and d.stride2 == 0 and (d.base | d.stride1) & 3 == 0
+        and a.kind == MEMORY and a.extent3 == 8 and a.stride3 == 2
+        and b.kind == MEMORY and b.extent3 == 8 and b.stride3 == 0
+        and a.extent2 == d.extent2 and b.extent2 == d.extent2 and a.extent1 == d.extent1 and b.extent1 == d.extent1
+        and d.extent0 == 1 and a.extent0 == 1 and b.extent0 == 1
+    )
+    if not fits:
+        return False
+    # The accumulators must not be read as weights or inputs on the way.
+    low, high = d.base, d.base + (d.extent1 - 1) * d.stride1 + 32
+    for o in (a, b):
+        reach = o.base + (o.extent1 - 1) * max(o.stride1, 0) + (o.extent2 - 1) * max(o.stride2, 0) + 16
+        if o.stride1 < 0 or o.stride2 < 0 or d.stride1 < 0 or (o.base < high and reach > low):
+            return False
+    m = s.sram32
+    half = s.sram16
+    for outer in range(d.extent1):
+        at_d = origin + d.base + outer * d.stride1 >> 2
+        at_a = origin + a.base + outer * a.stride1 >> 1
+        at_b = origin + b.base + outer * b.stride1 >> 1
+        step_a = a.stride2 >> 1
+        step_b = b.stride2 >> 1
+        m0, m1, m2, m3 = m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3]
+        m4, m5, m6, m7 = m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7]
+        for _ in range(d.extent2):
+            y = half[at_b]
+            m0 = ar.mac_f32_f16(m0, half[at_a], y)
+            m1 = ar.mac_f32_f16(m1, half[at_a + 1], y)
+            m2 = ar.mac_f32_f16(m2, half[at_a + 2], y)
+            m3 = ar.mac_f32_f16(m3, half[at_a + 3], y)
+            m4 = ar.mac_f32_f16(m4, half[at_a + 4], y)
+            m5 = ar.mac_f32_f16(m5, half[at_a + 5], y)
+            m6 = ar.mac_f32_f16(m6, half[at_a + 6], y)
+            m7 = ar.mac_f32_f16(m7, half[at_a + 7], y)
+            at_a += step_a
+            at_b += step_b
+        m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3] = m0, m1, m2, m3
+        m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7] = m4, m5, m6, m7
+    return True
+
+
+@jit
+def _reduce(s, i, v, a, b, origin):
+    """vred, vredmax, vdot: into a register, in element order."""
+    value = s.registers[i, v.rd]
+    if v.op == VRED and v.t == F32 and v.s == F32 and a.kind == MEMORY:
+        for _ in range(v.elements):
+            value = ar.add_f32(value, operand_value(s, a, origin))
+            step(a)
+    else:
+        for _ in range(v.elements):
+            x = operand_value(s, a, origin)
+            if a.kind == MEMORY:
+                step(a)
+            y = np.uint32(0)
+            if b.kind != NO_OPERAND:
+                y = operand_value(s, b, origin)
+                step(b)
+            value = as_register(v.t, element(v.op, v.t, v.s, value, x, y))
+    s.registers[i, v.rd] = value
+
+
+@jit
+def _dequantise(s, v, d, a, origin):
+    """Packed weights to f16, group by group along the source, to wherever the destination's generator leads."""
+    weights = np.int64(v.group_weights)
+    n = np.int64(v.elements)
+    run = _gcd(_run_length(d, n), weights)
+    low, high = span(d)
+    size = group_bytes(v.s, weights)
+    if low < a.base + -(-n // weights) * size and high > a.base:
+        run = np.int64(1)  # results overwrite weights still to come: read each anew
+    index = np.int64(0)
+    m = s.sram16
+    while index < n:
+        if v.s == Q4 and run > 1:
+            group = index // weights
+            within = index - group * weights
+            at = origin + a.base + group * size
+            scale = m[at >> 1]
+            offset = m[(at >> 1) + 1]
+            at_d = origin + d.address >> 1
+            step_d = d.stride3 >> 1
+            for k in range(run):
+                code = s.sram8[at + Q4_HEADER_BYTES + (within + k >> 1)] >> (4 * (within + k & 1)) & 15
+                m[at_d + k * step_d] = ar.q4_weight(scale, offset, np.uint8(code))
+        else:
+            for k in range(run):
+                write(s, origin + d.address + k * d.stride3, 2, packed_weight(s, v, a, origin, index + k))
+        _skip(d, run)
+        index += run

@@ -23,12 +23,9 @@ LARGEST_SHOWN = 3
 def check(program: Program, *, origins: Origins | None = None) -> list[Diagnostic]:
     """Everything that is wrong with a program on any machine; `origins` gives findings places in source."""
     found: list[Diagnostic] = []
-    for number, kernel in enumerate(program.kernels):
+    for kernel in program.kernels:
         found += check_code(kernel)
         found += capacity(kernel, ADDRESSES, "addresses have 16 bits")
-        if not (program.placement == number).any():
-            text = f"kernel `{kernel.name}` is placed on no PE"
-            found.append(Diagnostic("resource", text, kernel.location, severity="warning"))
     return found + check_routes(program, origins)
 
 

@@ -119,6 +119,10 @@ class Layout:
                 self.diagnostics.add(problem)
         for place, pes, inner in placed:
             self._bindings(place, pes, inner)
+        for plan in self.plans.values():
+            if not any(line.kernel.text == plan.kernel.name for line, _ in lines if isinstance(line, Place)):
+                text = f"kernel `{plan.kernel.name}` is placed nowhere"
+                self.diagnostics.add(Problem("resource", text, plan.span, severity="warning"))
 
     def program(self, name: str) -> Program:
         """The tables as a program."""

@@ -1,7 +1,7 @@
 """Every tests/asm/*.loom is a test: `ok_` files assemble, `err_` files give exactly the findings they name.
 
-An expectation is a comment `;! error[range] text` (or `warning[...]`) on the line it is about, or on a line of its own
-under it; `text` must occur in the finding's text. `;! params rows=1` on the first lines sets parameters.
+An expectation is a comment `;! error[range] text` (or `warning[...]`) on the line it is about, or on a line
+of its own under it; `text` must occur in the finding's text. `;! params rows=1` sets parameters.
 """
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from waferloom.isa.assembler import assemble_file
-from waferloom.isa.diagnostics import AssemblyError
+from waferloom.isa.diagnostics import AssemblyError, Diagnostic
 from waferloom.isa.errors import CATEGORIES
 from waferloom.isa.wellformed import violations
 
@@ -32,18 +32,22 @@ def parameters(text: str) -> dict[str, int]:
     return {name: int(value) for row in found for name, value in re.findall(r"(\w+)=(-?\d+)", row)}
 
 
+def assembled(path: Path, values: dict[str, int]) -> tuple[str, list[Diagnostic]]:
+    """`ok` or `err`, and the findings."""
+    try:
+        assembly = assemble_file(path, parameters=values)
+    except AssemblyError as error:
+        return "err", error.diagnostics
+    assert not list(violations(assembly.program))
+    return "ok", assembly.diagnostics.warnings
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_example(path: Path) -> None:
     text = path.read_text("utf-8")
     expected = expectations(text)
-    try:
-        assembly = assemble_file(path, parameters=parameters(text))
-        findings = assembly.diagnostics.warnings
-        assert not list(violations(assembly.program))
-        assert path.stem.startswith("ok_"), "an err_ file must not assemble"
-    except AssemblyError as error:
-        assert path.stem.startswith("err_"), str(error)
-        findings = error.diagnostics
+    ends, findings = assembled(path, parameters(text))
+    assert path.stem.startswith(ends), findings
     missing = list(expected)
     unexpected = []
     for finding in findings:

@@ -17,19 +17,16 @@ handed to the assembler by name. Instruction methods are the rows of the instruc
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .assembler import _assemble
-from .diagnostics import Source, did_you_mean
+from .builder_code import Code, caller, operand_text, over_text, shape_text
+from .diagnostics import Source
 from .element_types import ElementType
 from .errors import Usage
-from .instructions import BY_NAME
-from .lowering import ALIASES
 from .program import Descriptor, Program
 
 __all__ = ["BF16", "F16", "F32", "I16", "I32", "Q4", "Q8", "Builder", "Code", "KernelBuilder"]
@@ -52,7 +49,7 @@ class Builder:
     # --- declarations ---
     def colour(self, name: str, number: int | None = None) -> str:
         """Declare a colour; without a number it gets the lowest free one. Returns its name."""
-        self._head.append(f".colour {name}" + ("" if number is None else f" = {number}") + _caller())
+        self._head.append(f".colour {name}" + ("" if number is None else f" = {number}") + caller())
         return name
 
     def kernel(self, name: str) -> KernelBuilder:
@@ -80,7 +77,7 @@ class Builder:
         region = _Region(self, x, y, where)
         pairs = {**(bind or {}), **bindings}.items()
         braces = ", ".join(f"{key} = {region.value(value)}" for key, value in pairs)
-        self._layout.append(f"place {name} at {region.text} {{ {braces} }}{_caller()}")
+        self._layout.append(f"place {name} at {region.text} {{ {braces} }}{caller()}")
 
     def route(
         self,
@@ -112,7 +109,7 @@ class Builder:
             texts.append(f"{sources} -> {', '.join(str(port) for port in outputs)}")
         flags = [flag for flag, on in (("ring", ring), ("pop", pop), ("merge", merge), ("swap", swap)) if on]
         text = " ".join([" | ".join(texts), *flags])
-        self._layout.append(f"route {region.value(colour, True)} at {region.text}: {text}{_caller()}")
+        self._layout.append(f"route {region.value(colour, True)} at {region.text}: {text}{caller()}")
 
     def input(
         self,
@@ -153,8 +150,8 @@ class Builder:
     ) -> None:
         listed = isinstance(lanes, list | tuple | np.ndarray)
         where = f"[{', '.join(map(str, lanes))}]" if listed else _span(lanes)  # type: ignore[arg-type]
-        kind = element.source_name + _shape(shape) + (" single" if single else "")
-        self._layout.append(f"{stream} {name} on {side} lanes {where} colour {colour}: {kind}{_caller(2)}")
+        kind = element.source_name + shape_text(shape) + (" single" if single else "")
+        self._layout.append(f"{stream} {name} on {side} lanes {where} colour {colour}: {kind}{caller()}")
 
     # --- the result ---
     @property
@@ -181,7 +178,7 @@ class KernelBuilder:
 
     def __init__(self, builder: Builder, name: str) -> None:
         self.builder, self.name = builder, name
-        self._first = f".kernel {name}{_caller(2)}"
+        self._first = f".kernel {name}{caller()}"
         self._queues: list[str] = []
         self._data: list[str] = []
         self._tasks: list[Code] = []
@@ -195,7 +192,7 @@ class KernelBuilder:
         return self._queue("out", name, number)
 
     def _queue(self, direction: str, name: str, number: int | None) -> str:
-        self._queues.append(f"{direction} {name}" + ("" if number is None else f": {number}") + _caller(2))
+        self._queues.append(f"{direction} {name}" + ("" if number is None else f": {number}") + caller())
         return name
 
     def data(
@@ -210,7 +207,7 @@ class KernelBuilder:
         at: str | int | None = None,
     ) -> str:
         """Declare a symbol; `init` fills it (a number) or gives every element (an array of its shape)."""
-        words = [f"{name}: {element.source_name}{_shape(shape)}"]
+        words = [f"{name}: {element.source_name}{shape_text(shape)}"]
         words += ["export"] * export
         words += [
             f"{key} {value}"
@@ -218,18 +215,18 @@ class KernelBuilder:
             if value is not None
         ]
         if init is not None and np.ndim(init) == 0:
-            words.append(f"= {_operand(init)}")
+            words.append(f"= {operand_text(init)}")
         elif init is not None:
             values = np.asarray(init)
             if values.shape != tuple(shape):
                 raise Usage(f"`{name}` has shape {list(shape)}, its values have shape {list(values.shape)}")
             words.append(f"= {self.builder._array(_plain(values).reshape(-1))}")
-        self._data.append(" ".join(words) + _caller())
+        self._data.append(" ".join(words) + caller())
         return name
 
     def fifo(self, name: str, element: ElementType, capacity: int, export: bool = False) -> str:
         """Declare a FIFO of `capacity` elements; returns its name."""
-        self._data.append(f"{name}: fifo {element.source_name}[{capacity}]" + " export" * export + _caller())
+        self._data.append(f"{name}: fifo {element.source_name}[{capacity}]" + " export" * export + caller())
         return name
 
     def descriptor(
@@ -238,7 +235,7 @@ class KernelBuilder:
         """Declare a stored descriptor: an operand expression, or a `Descriptor`; returns its name."""
         if isinstance(value, Descriptor):
             value = f"[{', '.join(map(str, value.halfwords))}]"
-        self._data.append(f"{name}: descriptor {value}{_over(over)}{_caller()}")
+        self._data.append(f"{name}: descriptor {value}{over_text(over)}{caller()}")
         return name
 
     def task(
@@ -258,7 +255,7 @@ class KernelBuilder:
             if value is not None:
                 words.append(f"{word} {value}")
         words += ["entry"] * entry + ["blocked"] * blocked + ["priority high"] * high
-        code = Code(" ".join(words) + _caller())
+        code = Code(" ".join(words) + caller())
         self._tasks.append(code)
         return code
 
@@ -269,82 +266,6 @@ class KernelBuilder:
             if content:
                 lines += [f".{section}", *(f"  {line}" for line in content)]
         return [*lines, ".code", *(f"  {line}" for task in self._tasks for line in task._lines)]
-
-
-class Code:
-    """The code of a task. `t.add("r1", "r2", 5)`, `t.vadd(F32, "east", "west", "acc[i]")`.
-
-    First the element types, then the operands as in source; `and_`, `or_` and `assert_` have an underscore.
-    Keywords of vector instructions: `over={"i": 8}`, `thread=2`, `priority="high"`, `activate="t"` or
-    `unblock="t"`, `group=32`.
-    """
-
-    def __init__(self, head: str) -> None:
-        self._lines = [head]
-
-    def __enter__(self) -> Code:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
-
-    def label(self, name: str) -> str:
-        """Mark this place; returns the label's name."""
-        self._lines.append(f"{name}:{_caller()}")
-        return name
-
-    def word(self, *values: int) -> None:
-        """Raw words in the code."""
-        self._lines.append(f"  .word {', '.join(map(str, values))}{_caller()}")
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        mnemonic = name.removesuffix("_")
-        if mnemonic not in BY_NAME and mnemonic not in ALIASES:
-            help = did_you_mean(mnemonic, [*BY_NAME, *ALIASES])
-            raise AttributeError(f"no instruction is called `{mnemonic}`" + (f"; {help}" if help else ""))
-
-        def emit(*operands: Any, **suffixes: Any) -> None:
-            types = [o.source_name for o in operands if isinstance(o, ElementType)]
-            rest = ", ".join(_operand(o) for o in operands if not isinstance(o, ElementType))
-            text = f"{'.'.join([mnemonic, *types])} {rest}".rstrip()
-            self._lines.append(f"  {text}{_suffixes(mnemonic, suffixes)}{_caller()}")
-
-        return emit
-
-    def __dir__(self) -> list[str]:
-        return sorted([*super().__dir__(), *BY_NAME, *ALIASES])
-
-
-def _suffixes(mnemonic: str, given: dict[str, Any]) -> str:
-    known = ("over", "thread", "priority", "activate", "unblock", "group")
-    for name in given:
-        if name not in known:
-            raise Usage(f"`{mnemonic}` has no `{name}=`", help=did_you_mean(name, known))
-    text = _over(given.get("over"))
-    for name, written in (("group", "group"), ("thread", "@"), ("priority", "priority")):
-        if name in given:
-            text += f" {written} {given[name]}"
-    for action in ("activate", "unblock"):
-        if action in given:
-            text += f" then {action} {given[action]}"
-    return text
-
-
-def _over(loops: Mapping[str, int | str] | None) -> str:
-    return " over " + ", ".join(f"{name}: {extent}" for name, extent in loops.items()) if loops else ""
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return f"[{', '.join(map(str, shape))}]" if len(shape) else ""
-
-
-def _operand(value: Any) -> str:
-    """An operand as text: a string as it is, a number as the language writes it."""
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
@@ -363,14 +284,6 @@ def _span(span: Any) -> str:
     return str(span)
 
 
-def _caller(depth: int = 1) -> str:
-    """A comment that names the Python line which made a statement."""
-    frame = sys._getframe(depth + 1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"  ; {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-
-
 class _Region:
     """A region as text, and arrays over the grid cut to it."""
 
@@ -385,7 +298,7 @@ class _Region:
     def value(self, value: Any, bracketed: bool = False) -> str:
         """A number, an expression, or the name of an array with one value for each PE of the region."""
         if not isinstance(value, np.ndarray):
-            text = _operand(value)
+            text = operand_text(value)
             return f"({text})" if bracketed and not text.isidentifier() and not text.isdecimal() else text
         values = self._cut(value)
         if isinstance(self.where, str):

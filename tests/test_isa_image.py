@@ -287,6 +287,48 @@ def test_wrong_tensors_are_refused(saved, change, message):
     assert refused(rewritten(saved, tensors=change)) == message
 
 
+def with_header(path, change, pad: bytes = b"") -> None:
+    """Change the safetensors header, leaving the tensors' bytes alone."""
+    blob = path.read_bytes()
+    end = 8 + int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8:end])
+    change(header)
+    text = json.dumps(header).encode() + pad
+    path.write_bytes(len(text).to_bytes(8, "little") + text + blob[end:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda h: h["placement"].update(data_offsets=[0, 12]),  # overlap
+        lambda h: h["placement"].update(shape=[2, 4]),  # size is not shape times type
+        lambda h: h["placement"].update(shape=[-2, -3]),
+        lambda h: h["placement"].update(shape=[2.5, 3]),
+        lambda h: h["placement"].update(shape=[1 << 62, 1 << 62]),
+        lambda h: h["placement"].update(data_offsets=h["placement"]["data_offsets"][::-1]),
+        lambda h: h["placement"].update(data_offsets=[-12, 0]),
+        lambda h: h["placement"].update(data_offsets=["0", "12"]),
+        lambda h: h["placement"].update(data_offsets=[1 << 60, (1 << 60) + 12]),
+        lambda h: h["placement"].update(dtype="I17"),
+        lambda h: h["placement"].update(dtype="BF16"),  # no NumPy type
+        lambda h: h["placement"].pop("dtype"),
+        lambda h: h.update(placement=3),
+        lambda h: h.pop("kernels.0.data"),  # a gap
+        lambda h: h.update({"__metadata__": {}}),
+        lambda h: h.update({"__metadata__": {KEY: 3}}),
+        lambda h: h.pop("__metadata__"),
+    ],
+)
+def test_malformed_headers_are_refused(saved, change):
+    with_header(saved, change)
+    refused(saved)
+
+
+def test_a_padded_header_is_fine(saved):
+    with_header(saved, lambda header: None, b" " * 13)
+    assert programs_equal(load_image(saved), small_program())
+
+
 def set_in(path: str, value):
     """A change of the JSON body: `value` at the dotted path."""
 

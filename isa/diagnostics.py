@@ -191,11 +191,11 @@ class Diagnostics:
             for item in self.found:
                 item.severity = "error"
         if self.errors:
-            raise AssemblyError(self.sorted(self.found), sources, program)
+            raise AssemblyError(self.errors + self.warnings, sources, program)
 
 
 class AssemblyError(Rejected):
-    """A source that is refused. `diagnostics` are all findings, sorted; `str()` prints the first 20."""
+    """A source that is refused. `diagnostics` are all findings, errors first; `str()` prints the first 20."""
 
     def __init__(self, diagnostics: list[Diagnostic], sources: dict[str, str], program: str = "") -> None:
         self.diagnostics = diagnostics

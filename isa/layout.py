@@ -119,7 +119,7 @@ class Layout:
                 self.diagnostics.add(problem)
         for place, pes, inner in placed:
             self._bindings(place, pes, inner)
-        for plan in self.plans.values():
+        for plan in self.plans.values() if start else ():  # unless a line is missing
             if not any(line.kernel.text == plan.kernel.name for line, _ in lines if isinstance(line, Place)):
                 text = f"kernel `{plan.kernel.name}` is placed nowhere"
                 self.diagnostics.add(Problem("resource", text, plan.span, severity="warning"))

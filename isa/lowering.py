@@ -54,13 +54,13 @@ class Lowering(VectorLowering):
         types = self._types(row, suffixes)
         if row.unit is Unit.VECTOR and types:
             return self.vector(row, types)
+        if name == "ldd":
+            return self._load_descriptor()
         self._no_suffixes()
         if types and name in ("ld", "st", "ldm", "stm"):
             return self._memory_access(row, types[0])
         if name in ("li", "li32"):
             return self._load_immediate(name)
-        if name == "ldd":
-            return self._load_descriptor()
         fields = operand_fields(row)
         self._count(len(fields))
         if name in IMMEDIATE_FORMS and not self._is_register(line.operands[-1]):
@@ -209,24 +209,25 @@ class Lowering(VectorLowering):
         return self._is_register(node)
 
     def _load_descriptor(self) -> None:
+        """`ldd d3, X`: X is an operand expression, a stored descriptor, or the address of one."""
         self._count(2)
+        over = next((suffix for suffix in self.line.suffixes if isinstance(suffix, Over)), None)
+        if over is None or len(self.line.suffixes) > 1:
+            self._no_suffixes()
         target, source = self.line.operands
         number, advanced = self._descriptor(target)
         if advanced:
             raise Problem("type", "`ldd` cannot leave a descriptor advanced", target.span)
         symbols = self.names.data.symbols
-        if isinstance(source, Name) and source.text in symbols and symbols[source.text].role == "descriptor":
-            return self._emit("ldd", {"dd": number, "address": symbols[source.text].address})
         base = source.base if isinstance(source, Index) else source
-        known = isinstance(base, Name) and (
-            base.text in symbols or base.text.partition(".")[0] in self.names.queues
-        )
-        if not known and not isinstance(base, Name):
-            return self._emit(
-                "ldd", {"dd": number, "address": self._fits("ldd", "address", self._number(source), source)}
-            )
-        descriptor = self.explicit_descriptor(source, None)
-        address = self.names.data.descriptor(descriptor, source.span).address
+        name = base.text if isinstance(base, Name) else None
+        if name in symbols and symbols[name].role == "descriptor" and not over:
+            address = self._number(source)
+        elif name is None or (name not in symbols and self.scope.get(name) is not None):
+            address = self._fits("ldd", "address", self._number(source), source)
+        else:
+            descriptor = self.explicit_descriptor(source, over)
+            address = self.names.data.descriptor(descriptor, source.span).address
         self._emit("ldd", {"dd": number, "address": address})
 
     def explicit_descriptor(self, node: Node, over: Over | None) -> Descriptor:

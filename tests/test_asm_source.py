@@ -358,6 +358,23 @@ task start entry
     assert p.pe_values["s"].tolist() == [[0x3800, 0, 0x3C00], [0x3800, 0x3C00, 0x3C00]]
 
 
+def test_the_longest_vectors_assemble() -> None:
+    for count in (16383, 16384, 65535):
+        assert "vmov" in [d.row.name for d in decoded(kernel(f"  vmov.f32 east[{count}], r1"))]
+
+
+def test_the_documentation_shows_the_example_file() -> None:
+    page = (ASM.parents[1] / "docs" / "language.md").read_text("utf-8")
+    assert (ASM / "ok_gemv_tile.loom").read_text("utf-8") in page
+
+
+def test_a_semicolon_between_bindings_is_explained() -> None:
+    text = FRAME.format(data="", code="").replace("none, east", "none; east")
+    with pytest.raises(AssemblyError, match="separate with commas or new lines") as caught:
+        assemble_text(text)
+    assert [d.text for d in caught.value.diagnostics] == ["`{` is not closed"]
+
+
 # --- T20, T21: memory ---
 def test_memory_that_just_fits_and_one_word_more() -> None:
     p = program("", "  big: f32[1021]\n  small: f16[2]")

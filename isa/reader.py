@@ -181,7 +181,7 @@ class Reader:
         if opened and nest:
             bracket, where = opened[-1]
             help = f"close it with `{dict(zip('([{', ')]}', strict=True))[bracket]}`"
-            if ";" in text[where:last].split("\n")[0]:
+            if ";" in text[where : self._line_end(text, where)]:
                 help += "; `;` starts a comment: separate with commas or new lines"
             # Resume with the next line: what was swallowed may hold good statements.
             first_line = self._line_end(text, where) - 1 if "\n" in text[where:] else len(text)

@@ -30,7 +30,7 @@ class HangReport:
     """What `text` prints and `to_json` gives; made by `of`."""
 
     end: str  # hang, limit, interrupted
-    kind: str  # deadlock, livelock, never done, limit, interrupted
+    kind: str  # deadlock, livelock, left over, never done, limit, interrupted
     cycles: int
     headline: str
     circle: list[Line] = field(default_factory=list)
@@ -55,7 +55,17 @@ class HangReport:
         if outcome.end != "hang":
             return _where_everybody_was(graph)
         report = _deadlock(graph)
-        report.remarks += stuck_wavelets(graph) + never_done(program, outcome)
+        left, undone = stuck_wavelets(graph), never_done(program, outcome)
+        report.remarks += left + undone
+        if report.kind == "idle":
+            report.kind = "left over" if left else "never done"
+            what = "wavelets are left that nobody takes" if left else "a PE never executed its `done`"
+            report.headline += f", but {what}"
+            report.next_step = (
+                "receive as many wavelets as are sent, or send fewer"
+                if left
+                else "activate the task that executes `done`, or remove it"
+            )
         report.last_progress = _last_progress(program, outcome)
         if not report.next_step:
             report.next_step = (
@@ -155,9 +165,10 @@ def _deadlock(graph: WaitGraph) -> HangReport:
             f"{blocked:,} PEs blocked"
         )
     else:
-        kind = "deadlock" if blocked else "never done"
+        kind = "deadlock" if blocked else "idle"
         pes = "1 PE" if blocked == 1 else f"{blocked:,} PEs"
-        what = f"nothing can happen any more, {pes} blocked, 0 events pending"
+        what = "nothing can happen any more"
+        what += f", {pes} blocked, 0 events pending" if blocked else " and no instruction waits"
     report = HangReport("hang", kind, outcome.cycles, f"hang at cycle {outcome.cycles:,}: {what}")
     groups = graph.groups(graph.blocked)
     report.groups = [(graph.line(first), mask) for first, mask in groups]

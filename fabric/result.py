@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -82,7 +81,8 @@ class Result:
             outcome.link_words
         )  # (H, W, 5) int64: wavelets that left each router by N, E, S, W, RAMP
         self.checks: list[dict[str, Any]] = []  # comparisons made with this result, for the result file
-        self._sram = sram
+        # Made now: a later run of the wafer changes the memory that the report looks at.
+        self.report: Any = None if self.end == "finished" else self._report(sram)
 
     @property
     def checks_hold(self) -> bool:
@@ -124,18 +124,15 @@ class Result:
 
     # --- how it ended ---
 
-    @functools.cached_property
-    def report(self) -> Any:
-        """The report of a bad end (`.text()`, `.to_json()`), None if the run finished."""
-        if self.end == "finished":
-            return None
+    def _report(self, sram: np.ndarray | None) -> Any:
+        """The report of a bad end: an object with `text()` and `to_json()`."""
         if self.end == "fault":
             from .faults import FaultReport
 
             return FaultReport.of(self.spec, self.program, self.outcome)
         from .hang import HangReport
 
-        return HangReport.of(self.spec, self.program, self.outcome, self._sram)
+        return HangReport.of(self.spec, self.program, self.outcome, sram)
 
     def error(self) -> errors.WaferloomError | None:
         """The exception that belongs to the end, with the report as its text; None if the run finished."""

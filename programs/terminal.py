@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -50,27 +51,37 @@ class Terminal:
 
 
 class Progress:
-    """One line on stderr that is rewritten; only on a terminal, only after a second, gone at the end."""
+    """One line on stderr, rewritten by a thread; only on a terminal, only after a second, gone at the end."""
 
-    def __init__(self, terminal: Terminal, what: str) -> None:
+    def __init__(self, terminal: Terminal, what: str, detail: str = "") -> None:
         self.what = what
-        self.began = self.last = time.monotonic()
-        self.shown = False
+        self.detail = detail
+        self.began = time.monotonic()
         self.wanted = sys.stderr.isatty() and not terminal.quiet
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
 
     def tick(self, detail: str = "") -> None:
-        """Called as often as one likes."""
-        now = time.monotonic()
-        if not self.wanted or now - self.began < PROGRESS_AFTER_S or now - self.last < PROGRESS_EVERY_S:
+        """What to say beside the time; called as often as one likes."""
+        self.detail = detail
+
+    def _show(self) -> None:
+        if self._over.wait(PROGRESS_AFTER_S):
             return
-        self.last, self.shown = now, True
-        sys.stderr.write(f"\r\x1b[K{self.what}: {detail + ', ' if detail else ''}{now - self.began:.0f} s")
+        while not self._over.is_set():
+            detail = f"{self.detail}, " if self.detail else ""
+            sys.stderr.write(f"\r\x1b[K{self.what}: {detail}{time.monotonic() - self.began:.0f} s")
+            sys.stderr.flush()
+            self._over.wait(PROGRESS_EVERY_S)
+        sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 
     def __enter__(self) -> Progress:
+        if self.wanted:
+            self._thread.start()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self._over.set()
+        if self.wanted:
+            self._thread.join()

@@ -134,6 +134,7 @@ def test_pe_that_is_never_done():
     made = program(2, 1, [kernel(("end", {}, 2), ("done", {}, 3), ("end", {}, 4))])
     found = report(made, nobody_waits(made), done=np.array([[True, False]]))
     assert found.kind == "never done"
+    assert "no instruction waits, but a PE never executed its `done`" in found.headline
     assert "never done: PE (1,0) of kernel k (`done` at ring.loom:3:5)" in found.text()
 
 

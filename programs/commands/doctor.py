@@ -23,8 +23,7 @@ def command(terminal: Terminal, as_json: bool, no_test: bool) -> None:
     facts = _facts()
     problems: list[str] = []
     if not no_test:
-        with Progress(terminal, "self-test") as progress:
-            progress.tick()
+        with Progress(terminal, "self-test", "the first one compiles the engine"):
             problems = _self_test(facts)
     facts["end"] = "mismatch" if problems else "finished"
     if as_json:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ...fabric.result import Result
     from ...fabric.wafer import Wafer
 
+FIRST_RUN = "starting (the first run after an installation compiles the engine)"
+
 
 @click.command("run")
 @click.argument("file", metavar="FILE.loom|IMAGE|-")
@@ -134,10 +136,10 @@ def _run(terminal: Terminal, wafer: Wafer, inputs: dict[str, Any], max_cycles: i
         stopped = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    with Progress(terminal, f"running {wafer.program.name}") as progress:
+    with Progress(terminal, wafer.program.name, FIRST_RUN) as progress:
 
         def interrupted() -> bool:
-            progress.tick()
+            progress.tick("running")
             return stopped
 
         try:

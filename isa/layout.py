@@ -7,31 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from .diagnostics import Diagnostics, Problem, Span, did_you_mean
-from .element_types import ElementType
 from .expressions import Scope, Value, evaluate, integer
-from .memory import QUANTISED, element_bits, element_type
+from .memory import element_bits
 from .operands import QueueName
 from .origins import Origins
 from .program import (
-    COLOURS,
-    MAX_SWITCH_POSITIONS,
     QUEUES,
     EdgePort,
     Kernel,
-    Port,
     Program,
     Route,
-    RoutePosition,
 )  # fmt: skip
-from .syntax import Definition, EdgeLine, Grid, ListOf, Name, Node, Place, Position, Range, Region, RouteLine
+from .route_lines import colour_value, edge_port, range_of, route_of
+from .syntax import Definition, EdgeLine, Grid, Node, Place, Region, RouteLine
 
 LARGEST_SIDE = 32_767
-SIDES = {"north": Port.N, "east": Port.E, "south": Port.S, "west": Port.W}
 NONE = -1  # the value of `none`: a queue that is left unbound on purpose
 
 
@@ -151,26 +145,11 @@ class Layout:
         self._allocate(width, height)
 
     # --- regions ---
-    def _range(self, node: Range, limit: int, axis: str, scope: Scope) -> np.ndarray:
-        if node.start is None:
-            return np.arange(limit)
-        start = integer(node.start, scope, f"{axis}")
-        stop = integer(node.stop, scope, f"{axis}") if node.stop else start
-        step = integer(node.step, scope, "the step", 1) if node.step else 1
-        values = np.arange(start, stop + 1, step)
-        if len(values) and (values[0] < 0 or values[-1] >= limit):
-            bad = start if start < 0 or start >= limit else int(values[-1])
-            raise Problem(
-                "range",
-                f"{axis} = {bad} is outside the grid of {self.width} x {self.height}; legal: 0..{limit - 1}",
-                node.span,
-            )
-        return values
-
     def _region(self, region: Region, scope: Scope) -> tuple[Pes, Scope]:
-        pes = Pes(
-            self._range(region.x, self.width, "x", scope), self._range(region.y, self.height, "y", scope)
-        )
+        grid = (self.width, self.height)
+        xs = range_of(region.x, self.width, "x", grid, scope)
+        ys = range_of(region.y, self.height, "y", grid, scope)
+        pes = Pes(xs, ys)
         inner = Scope({"x": pes.x, "y": pes.y, "none": NONE}, scope)
         if region.where is not None:
             pes.keep(pes.spread(evaluate(region.where, inner)) != 0)
@@ -223,7 +202,7 @@ class Layout:
         name, node = binding.name.text, binding.value
         assert node is not None
         if queue := plan.queues.get(name):
-            colours = pes.spread(self._colour(node, scope, lowest=NONE))
+            colours = pes.spread(colour_value(node, scope, lowest=NONE))
             table = self.out_colour if queue.output else self.in_colour
             table[pes.y, pes.x, queue.number] = colours
             self.origins.unbound[pes.y, pes.x, int(queue.output), queue.number] = colours == NONE
@@ -264,41 +243,14 @@ class Layout:
                 )
         return values
 
-    def _colour(self, node: Node, scope: Scope, lowest: int = 0) -> Value:
-        value = evaluate(node, scope)
-        array = np.asarray(value)
-        if array.dtype.kind == "f":
-            raise Problem("type", "a colour is an integer", node.span)
-        bad = (array < lowest) | (array >= COLOURS)
-        if bad.any():
-            raise Problem(
-                "range", f"no colour {int(array[bad].flat[0])}; colours are 0..{COLOURS - 1}", node.span
-            )
-        return value
-
     # --- routes ---
     def _route(self, line: RouteLine, scope: Scope) -> None:
         pes, inner = self._region(line.region, scope)
-        colours = self._colour(line.colour, inner)
-        positions = tuple(self._position(position) for position in line.positions)
-        if len(positions) > MAX_SWITCH_POSITIONS:
-            raise Problem(
-                "range",
-                f"{len(positions)} switch positions; at most {MAX_SWITCH_POSITIONS}",
-                line.positions[MAX_SWITCH_POSITIONS].span,
-            )
-        flags = {flag.kind: flag for flag in line.flags}
-        route = Route(positions, "ring" in flags, "pop" in flags, "swap" in flags, "merge" in flags)
-        for node, position in zip(line.positions, positions, strict=True):
-            if len(position.inputs) > 1 and not route.merge:
-                raise Problem(
-                    "route",
-                    f"{len(position.inputs)} inputs in one position are a merge",
-                    node.span,
-                    help="add `merge` at the end if their wavelets may mix in any order",
-                )
+        colours = colour_value(line.colour, inner)
+        route = route_of(line)
         if not len(pes):
             return  # an empty region: no table entry either
+        flags = {flag.kind: flag for flag in line.flags}
         number = self.route_numbers.setdefault(route, len(self.route_numbers)) + 1
         origin = self.origins.number(line.span)
         for colour in np.unique(colours):
@@ -339,32 +291,6 @@ class Layout:
         name = next((name for name, number in self.colours.items() if number == colour), None)
         return f"colour {colour}" + (f" (`{name}`)" if name else "")
 
-    def _position(self, node: Position) -> RoutePosition:
-        inputs = self._ports(node.inputs)
-        outputs = self._ports(node.outputs)
-        back = (inputs & outputs) - {Port.RAMP}
-        if back:
-            port = min(back).name
-            where = next(name for name in node.outputs if name.text == port)
-            raise Problem("route", f"a wavelet from {port} cannot turn back to {port}", where.span)
-        return RoutePosition(inputs, outputs)
-
-    @staticmethod
-    def _ports(names: list[Name]) -> frozenset[Port]:
-        ports: set[Port] = set()
-        for name in names:
-            if name.text not in Port.__members__:
-                raise Problem(
-                    "name",
-                    f"no router port `{name.text}`",
-                    name.span,
-                    help=did_you_mean(name.text.upper(), Port.__members__, "ports: N, E, S, W, RAMP"),
-                )
-            if Port[name.text] in ports:
-                raise Problem("route", f"port {name.text} stands twice", name.span)
-            ports.add(Port[name.text])
-        return frozenset(ports)
-
     # --- edge ports ---
     def _edge(self, line: EdgeLine, scope: Scope) -> None:
         name = line.name.text
@@ -375,46 +301,8 @@ class Layout:
                 line.name.span,
                 notes=[("first declared here", self.edge_spans[name])],
             )
-        side = SIDES.get(line.side.text)
-        if side is None:
-            raise Problem(
-                "name",
-                f"no side `{line.side.text}`",
-                line.side.span,
-                help=did_you_mean(line.side.text, SIDES),
-            )
-        horizontal = side in (Port.N, Port.S)
-        limit, axis = (self.width, "x") if horizontal else (self.height, "y")
-        lanes = self._lanes(line, limit, axis, scope)
-        colour = integer(line.colour, scope, "a colour")
-        self._colour(line.colour, scope)
-        element = element_type(line.type, [t for t in ElementType if t not in QUANTISED])
-        shape = tuple(integer(node, scope, "an extent", 0, (1 << 31) - 1) for node in line.shape or [])
-        packed = element.bits == 16 and not line.single
-        if line.single and element.bits == 32:
-            raise Problem(
-                "type", f"{element.source_name} is always single", line.span, help="remove `single`"
-            )
-        if packed and prod(shape) % 2:
-            raise Problem(
-                "range",
-                f"{prod(shape)} elements in packed wavelets of 2: the count must be even",
-                line.type.span,
-                help="add `single` for one element per wavelet",
-            )
-        self.edge_ports[name] = EdgePort(
-            name, line.output, side, colour, lanes, element, shape, packed, line.name.span.location
-        )
+        self.edge_ports[name] = edge_port(line, (self.width, self.height), scope)
         self.edge_spans[name] = line.name.span
-
-    def _lanes(self, line: EdgeLine, limit: int, axis: str, scope: Scope) -> tuple[int, ...]:
-        if isinstance(line.lanes, ListOf):
-            lanes = tuple(integer(item, scope, "a lane", 0, limit - 1) for item in line.lanes.items)
-            if len(set(lanes)) != len(lanes):
-                raise Problem("resource", "a lane stands twice", line.lanes.span)
-            return lanes
-        assert isinstance(line.lanes, Range)
-        return tuple(int(lane) for lane in self._range(line.lanes, limit, axis, scope))
 
 
 def _others(mask: np.ndarray) -> str:

@@ -235,7 +235,7 @@ class Lowering(VectorLowering):
         operands = Operands(self.names.data, self.names.queues, self.scope)
         base = node.base if isinstance(node, Index) else node
         queue = self.names.queues.get(base.text.partition(".")[0]) if isinstance(base, Name) else None
-        loops = operands.nest([node], over)
+        loops = operands.loops.nest([node], over)
         operand = operands.operand(node, None, loops, output=bool(queue and queue.output))
         return operands.descriptor(operand, operand.count, keep_loops=True)
 

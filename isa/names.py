@@ -10,7 +10,7 @@ import numpy as np
 from .diagnostics import Diagnostics, Problem, Span, did_you_mean
 from .errors import Usage
 from .expressions import Scope, evaluate, integer
-from .operands import DESCRIPTOR, REGISTER
+from .loops import DESCRIPTOR, REGISTER
 from .program import COLOURS
 from .reader import Unit
 from .syntax import Definition, If, Name, Node, Repeat
@@ -136,6 +136,7 @@ def reserved(name: Name) -> Problem | None:
 
 
 def declared_twice(name: Name, first: Span) -> Problem:
+    """The problem of a name that has a declaration already."""
     return Problem(
         "name", f"`{name.text}` is declared twice", name.span, notes=[("first declared here", first)]
     )

@@ -12,7 +12,8 @@ from .fields import FIELDS
 from .instructions import BY_NAME
 from .instructions import Instruction as Row
 from .memory import DataSection
-from .operands import DESCRIPTOR, REGISTER, Operands, QueueName
+from .loops import DESCRIPTOR, REGISTER
+from .operands import Operands, QueueName
 from .program import Task as MachineTask
 from .spelling import operand_fields
 from .syntax import Advanced, Binary, Here, Index, Instruction, Name, Node, Number, Option, Unary

@@ -10,7 +10,8 @@ from .element_types import ElementType
 from .expressions import integer
 from .fields import FIELDS, LAUNCH_FIELDS
 from .instructions import Instruction as Row
-from .operands import DESCRIPTOR, Loop, Operand, Operands
+from .loops import DESCRIPTOR, Loop
+from .operands import Operand, Operands
 from .program import THREADS, Descriptor, DescriptorKind, TaskKind
 from .scalar_operands import ScalarOperands
 from .spelling import operand_fields
@@ -30,7 +31,7 @@ class VectorLowering(ScalarOperands):
         nodes = dict(zip(fields, self.line.operands, strict=True))
         values = {"type": int(types[0]), "source": int(types[1])}
         operands = Operands(self.names.data, self.names.queues, self.scope)
-        loops = operands.nest(list(nodes.values()), over)
+        loops = operands.loops.nest(list(nodes.values()), over)
         last = fields[-1]
         expressions: dict[str, Operand] = {}
         for field, node in nodes.items():

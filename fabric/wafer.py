@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .fit import check_fit
 from .outcome import Outcome
 from .result import Result, RunSettings
 from .spec import MachineSpec
+from .wavelets import Lane
 
 __all__ = ["ENGINES", "Wafer"]
 
@@ -124,15 +125,18 @@ class Wafer:
         inputs: Mapping[str, object] | None = None,
         max_cycles: int | None = None,
         *,
+        wavelets_in: Mapping[str, Sequence[Lane]] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Result:
         """Run the program once from cycle 0. `inputs`: input edge port -> array (lanes, *shape) of its type.
 
+        `wavelets_in` gives ports raw wavelets instead: per lane a uint32 payload array and a bool array of
+        control bits or None. `interrupted` is asked now and then; True stops the run.
         Never raises for the way a run ends: see `Result.end` and `Result.raise_for_end`.
         """
         if max_cycles is not None and max_cycles < 1:
             raise Usage(f"max_cycles is {max_cycles}; at least 1 cycle is needed")
-        packed = self._packed(dict(inputs or {}))
+        packed = self._packed(dict(inputs or {}), dict(wavelets_in or {}))
         run = _engine(self.engine)
         began = time.perf_counter()
         outcome = run(self.spec, self.program, self.sram, packed, max_cycles, self.written, interrupted)
@@ -147,16 +151,19 @@ class Wafer:
 
     # --- inner parts ---
 
-    def _packed(self, inputs: dict[str, object]) -> dict[str, list[tuple[np.ndarray, np.ndarray | None]]]:
+    def _packed(self, inputs: dict[str, object], raw: dict[str, Sequence[Lane]]) -> dict[str, list[Lane]]:
+        """The wavelets of every input port, one entry per lane."""
         ports = {name: port for name, port in self.program.edge_ports.items() if not port.output}
-        unknown = sorted(set(inputs) - set(ports))
-        if unknown:
+        given = inputs.keys() | raw.keys()
+        for name in sorted(given - ports.keys()):
             raise Usage(
-                f"the program has no input `{unknown[0]}`",
+                f"the program has no input `{name}`",
                 category="name",
                 help=f"its inputs: {', '.join(map(_spelled, ports.values())) or 'none'}",
             )
-        missing = [port for name, port in ports.items() if name not in inputs]
+        for name in sorted(inputs.keys() & raw.keys()):
+            raise Usage(f"input `{name}` is given twice, as an array and as wavelets")
+        missing = [port for name, port in ports.items() if name not in given]
         if missing:
             raise Usage(
                 f"no values for input {', '.join(map(_spelled, missing))}",
@@ -164,7 +171,9 @@ class Wafer:
                 help="every input edge port needs an array (lanes, *shape)",
             )
         return {
-            name: [(words, None) for words in wavelets.pack(port, inputs[name])]
+            name: wavelets.raw_lanes(port, raw[name])
+            if name in raw
+            else [(words, None) for words in wavelets.pack(port, inputs[name])]
             for name, port in ports.items()
         }
 

@@ -6,6 +6,7 @@ Nothing is converted here: an array whose dtype is not the declared element type
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +16,20 @@ from ..isa.errors import Mismatch, Usage
 from ..isa.program import EdgePort, Symbol
 from .outcome import LaneOutput
 
-__all__ = ["DTYPES", "array_shape", "checked", "dtype_of", "pack", "unit_of", "unpack", "words_per_lane"]
+__all__ = [
+    "DTYPES",
+    "Lane",
+    "array_shape",
+    "checked",
+    "dtype_of",
+    "pack",
+    "raw_lanes",
+    "unit_of",
+    "unpack",
+    "words_per_lane",
+]
+
+Lane = tuple[np.ndarray, np.ndarray | None]  # payloads uint32, control bits bool (None: all data)
 
 # bf16 has no NumPy dtype: its 16-bit patterns travel as uint16. q4 and q8 travel as bytes of their groups.
 DTYPES: dict[ElementType, np.dtype] = {
@@ -99,6 +113,26 @@ def pack(port: EdgePort, array: object) -> list[np.ndarray]:
         index = np.arange(values.shape[1], dtype=np.uint32) & 0xFFFF
         words = values.view("<u2").astype(np.uint32) | index << 16
     return [np.array(row, np.uint32) for row in words]
+
+
+def raw_lanes(port: EdgePort, lanes: Sequence[Lane]) -> list[Lane]:
+    """Wavelets as they are, checked: one (payload uint32, control bool or None) per lane."""
+    if len(lanes) != len(port.lanes):
+        raise Usage(f"input `{port.name}` has {len(port.lanes)} lanes; wavelets for {len(lanes)} were given")
+    for number, (payload, control) in enumerate(lanes):
+        if payload.dtype != np.uint32 or payload.ndim != 1:
+            raise Usage(
+                f"input `{port.name}`, lane {number}: payloads are uint32 in one dimension, "
+                f"not {payload.dtype} {payload.shape}",
+                category="type",
+            )
+        if control is not None and (control.dtype != np.bool_ or control.shape != payload.shape):
+            raise Usage(
+                f"input `{port.name}`, lane {number}: control bits are bool, one per payload "
+                f"({len(payload)})",
+                category="type",
+            )
+    return list(lanes)
 
 
 def unpack(port: EdgePort, lanes: list[LaneOutput]) -> np.ndarray:

@@ -20,6 +20,12 @@ ENGINE = ("--engine", "reference")  # small programs; the fast engine would only
 X = np.array([[1, 2, 3, 4]], np.int32)
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    """Nothing that a command writes lands in the project."""
+    monkeypatch.chdir(tmp_path)
+
+
 def call(*arguments: str, **options):
     """Exit code, stdout, stderr of one command in this process."""
     result = CliRunner().invoke(cli, list(arguments), prog_name="waferloom", **options)

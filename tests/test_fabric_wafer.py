@@ -197,6 +197,27 @@ def test_inputs_are_checked():
     assert "legal: fast, reference" in message(lambda: Wafer(TINY, made, engine="slow"))
 
 
+def test_raw_wavelets_are_checked_and_passed_on(monkeypatch):
+    seen = {}
+
+    def engine(spec, made, memory, inputs, max_cycles, written, interrupted):
+        seen.update(inputs)
+        return outcome(made, "finished")
+
+    monkeypatch.setattr(wafer, "_engine", lambda name: engine)
+    made = two_kinds()
+    made.edge_ports["x"] = port("f16", True)
+    w = Wafer(TINY, made)
+    word, bit = np.array([5], np.uint32), np.array([True])
+    w.run(wavelets_in={"x": [(word, None), (word, bit)]})
+    assert seen["x"][1][1] is bit
+    assert "has 2 lanes" in message(lambda: w.run(wavelets_in={"x": [(word, None)]}))
+    assert "uint32" in message(lambda: w.run(wavelets_in={"x": [(word, None), (word.astype(int), None)]}))
+    assert "one per payload" in message(lambda: w.run(wavelets_in={"x": [(word, None), (word, bit[:0])]}))
+    array = np.ones((2, 4), np.float16)
+    assert "given twice" in message(lambda: w.run({"x": array}, wavelets_in={"x": [(word, None)] * 2}))
+
+
 def finished(words: int = 2) -> Result:
     made = two_kinds()
     made.edge_ports["x"] = port("f16", True, output=True)

@@ -12,7 +12,8 @@ from .diagnostics import Problem, Span, did_you_mean
 _WORDS = {
     "NAME": "a name", "NUMBER": "a number", "FLOAT": "a number", "CHARACTER": "a number", "DOTTED": "a name",
     "STRING": 'a "string"', "UNARY": "an expression", "HERE": "an expression", "ADVANCED": "an operand",
-    "BINARY": "an operator", "$END": "the end of the line", "LEVEL": "`high` or `low`",
+    "BINARY": "an operator", "$END": "the end of the line", "<END-OF-FILE>": "the end of the line",
+    "LEVEL": "`high` or `low`",
     "ACTION": "`activate` or `unblock`", "DIRECTION": "`in` or `out`", "STREAM": "`input` or `output`",
     "FLAG": "`ring`, `pop` or `merge`",
 }  # fmt: skip

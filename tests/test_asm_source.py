@@ -1,6 +1,9 @@
 """The assembler on awkward texts (T32), at the limits of fields and branches (T29, T30)."""
 
+import contextlib
 import io
+import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -270,3 +273,17 @@ def test_a_semicolon_between_bindings_is_explained() -> None:
     with pytest.raises(AssemblyError, match="separate with commas or new lines") as caught:
         assemble_text(text)
     assert [d.text for d in caught.value.diagnostics] == ["`{` is not closed"]
+
+
+def test_mutilated_sources_are_rejected_in_words() -> None:
+    """Whatever a slip of the hand makes of a program: a program or findings, never another exception."""
+    rng = random.Random(20)
+    texts = [path.read_text("utf-8") for path in sorted(ASM.glob("*.loom"))]
+    words = [word for text in texts for word in re.findall(r"\w+|[^\w\s]", text)]
+    for _ in range(400):
+        parts = re.findall(r"\w+|[^\w\s]|\s+", rng.choice(texts))
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            place = rng.randrange(len(parts))
+            parts[place : place + rng.randrange(2)] = [rng.choice(words)] * rng.randrange(2)
+        with contextlib.suppress(AssemblyError):
+            assemble_text("".join(parts))

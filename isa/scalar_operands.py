@@ -11,8 +11,8 @@ from .expressions import Scope, integer, unknown
 from .fields import FIELDS
 from .instructions import BY_NAME
 from .instructions import Instruction as Row
-from .memory import DataSection
 from .loops import DESCRIPTOR, REGISTER
+from .memory import DataSection
 from .operands import Operands, QueueName
 from .program import Task as MachineTask
 from .spelling import operand_fields

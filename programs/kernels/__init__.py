@@ -1,0 +1,25 @@
+"""Kernels: readable `.loom` files, each with a NumPy golden twin, an exact cycle formula and a lower bound."""
+
+from .broadcast import ColumnBroadcast, RowBroadcast
+from .cycles import Bound
+from .dequantise import Dequantise
+from .gemv import Gemv
+from .job import Job, Ran
+from .reduction import ColumnReduction, RowReduction
+from .relay import Relay
+from .table import KERNELS, Kernel
+
+__all__ = [
+    "KERNELS",
+    "Bound",
+    "ColumnBroadcast",
+    "ColumnReduction",
+    "Dequantise",
+    "Gemv",
+    "Job",
+    "Kernel",
+    "Ran",
+    "Relay",
+    "RowBroadcast",
+    "RowReduction",
+]

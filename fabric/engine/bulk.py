@@ -14,29 +14,12 @@ from ...isa.element_types import ElementType
 from . import arithmetic as ar
 from . import integers
 from .jit import jit
-from .meaning import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB, element
-from .memory import operand_value, read16, read32, span, step, write
+from .meaning import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB, element_of
+from .memory import operand_value, read16, read32, run_length, span, step, write
 from .state import CONSTANT, MEMORY, NO_OPERAND
 from .vectors import Q4, as_register, group_bytes, packed_weight
 
 F16, F32, I16, I32 = int(ElementType.F16), int(ElementType.F32), int(ElementType.I16), int(ElementType.I32)
-
-
-@jit
-def _run_length(o, n):
-    """Elements that operand `o` walks with one stride: as many trailing dimensions as are dense in each other."""
-    if o.kind != MEMORY:
-        return n
-    length = np.int64(o.extent3)
-    if o.stride2 == length * o.stride3:
-        length *= o.extent2
-        if o.stride1 == length * o.stride3:
-            length *= o.extent1
-            if o.stride0 == length * o.stride3:
-                length *= o.extent0
-    elif o.extent2 == 1 and o.extent1 == 1 and o.extent0 == 1:
-        return length
-    return length
 
 
 @jit
@@ -83,7 +66,7 @@ def all_elements(s, i, context):
         pass
     else:
         n = np.int64(v.elements)
-        run = _gcd(_run_length(d, n), _gcd(_run_length(a, n), _run_length(b, n)))
+        run = _gcd(run_length(d, n), _gcd(run_length(a, n), run_length(b, n)))
         for _ in range(n // run):
             _run(s, v, d, a, b, origin, run)
             _skip(d, run)
@@ -236,7 +219,7 @@ def _one_by_one(s, v, d, a, b, origin, n):
         present = np.uint32(0)
         if v.accumulates:
             present = read16(s, at_d) if size == 2 else read32(s, at_d)
-        write(s, at_d, size, element(v.op, v.t, v.s, present, x, y))
+        write(s, at_d, size, element_of(v, present, x, y))
         at_a += a.stride3
         at_b += b.stride3
         at_d += d.stride3
@@ -304,7 +287,7 @@ def _reduce(s, i, v, a, b, origin):
             if b.kind != NO_OPERAND:
                 y = operand_value(s, b, origin)
                 step(b)
-            value = as_register(v.t, element(v.op, v.t, v.s, value, x, y))
+            value = as_register(v.t, element_of(v, value, x, y))
     s.registers[i, v.rd] = value
 
 
@@ -313,7 +296,7 @@ def _dequantise(s, v, d, a, origin):
     """Packed weights to f16, group by group along the source, to wherever the destination's generator leads."""
     weights = np.int64(v.group_weights)
     n = np.int64(v.elements)
-    run = _gcd(_run_length(d, n), weights)
+    run = _gcd(run_length(d, n), weights)
     low, high = span(d)
     size = group_bytes(v.s, weights)
     if low < a.base + -(-n // weights) * size and high > a.base:

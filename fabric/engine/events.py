@@ -6,6 +6,8 @@ does at cycle t becomes visible to others at t + 1 or later, so at calendar time
 
 from __future__ import annotations
 
+import numpy as np
+
 from .jit import jit
 from .state import NEVER
 
@@ -68,8 +70,8 @@ def _remove_first(s):
     run.events -= 1
     n = run.events
     cycle = s.heap_time[n]
-    item = s.heap_item[n]
-    _sink_into(s, 0, n, cycle, item)
+    item = np.int64(s.heap_item[n])
+    _sink_into(s, np.int64(0), n, cycle, item)
 
 
 @jit
@@ -104,5 +106,5 @@ def _drop_stale(s):
             s.heap_item[n] = s.heap_item[i]
             n += 1
     for i in range(n // 2 - 1, -1, -1):
-        _sink_into(s, i, n, s.heap_time[i], s.heap_item[i])
+        _sink_into(s, np.int64(i), n, s.heap_time[i], np.int64(s.heap_item[i]))
     run.events = n

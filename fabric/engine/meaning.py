@@ -10,7 +10,7 @@ import numpy as np
 
 from ...isa.instructions import BY_NAME
 from . import arithmetic_by_type as by
-from .jit import jit
+from .jit import jit, jit_inline
 
 VMOV, VADD, VSUB, VMUL, VMAC, VMAX, VMIN, VNEG, VABS, VCVT, VAND, VOR, VXOR, VSHL, VSHR, VDEQ = (
     BY_NAME[name].opcode
@@ -22,6 +22,12 @@ VMOV, VADD, VSUB, VMUL, VMAC, VMAX, VMIN, VNEG, VABS, VCVT, VAND, VOR, VXOR, VSH
 VEXP, VRCP, VRSQRT, VDIV, VRED, VREDMAX, VDOT = (
     BY_NAME[name].opcode for name in ("vexp", "vrcp", "vrsqrt", "vdiv", "vred", "vredmax", "vdot")
 )
+
+
+@jit_inline
+def element_of(v, d, a, b):
+    """Bits of the result of one element of vector `v`."""
+    return element(np.int64(v.op), np.int64(v.t), np.int64(v.s), np.uint32(d), np.uint32(a), np.uint32(b))
 
 
 @jit

@@ -12,6 +12,7 @@ from ..outcome import FaultCode
 from .jit import jit, jit_inline
 from .state import CONSTANT, COST_ENTRIES, COST_KEY, FIFO, MEMORY
 
+READING, WRITING = np.int64(0), np.int64(1)
 BOUNDS, ALIGNMENT, UNINITIALISED = int(FaultCode.BOUNDS), int(FaultCode.ALIGNMENT), int(FaultCode.UNINITIALISED)
 
 
@@ -24,7 +25,7 @@ def read16(s, at):
 @jit_inline
 def read32(s, at):
     """32 bits at arena byte `at` (even)."""
-    return np.uint32(s.sram16[at >> 1]) | np.uint32(s.sram16[(at >> 1) + 1]) << np.uint32(16)
+    return np.uint32(np.uint32(s.sram16[at >> 1]) | np.uint32(s.sram16[(at >> 1) + 1]) << np.uint32(16))
 
 
 @jit_inline
@@ -76,6 +77,21 @@ def step(o):
                 o.at1 = 0
                 o.address += o.stride0 - o.extent1 * o.stride1
                 o.at0 += 1
+
+
+@jit
+def run_length(o, n):
+    """Elements that operand `o` of n elements walks with one stride: as many trailing dimensions as are dense in each other."""
+    if o.kind != MEMORY:
+        return n
+    length = np.int64(o.extent3)
+    if o.extent2 == 1 or o.stride2 == length * o.stride3:
+        length *= o.extent2
+        if o.extent1 == 1 or o.stride1 == length * o.stride3:
+            length *= o.extent1
+            if o.extent0 == 1 or o.stride0 == length * o.stride3:
+                length *= o.extent0
+    return length
 
 
 @jit
@@ -174,7 +190,7 @@ def group_cost(s, v, first, origin, elements, rate_cycles):
                 if k == 0 and v.resident:
                     moves = _last_pass(o, v.resident) if writing else _first_pass(o, v.resident)
                 if moves:
-                    address = np.int64(o.address) if o.kind == MEMORY else fifo_address(s, o, origin, index, k == 0)
+                    address = np.int64(o.address) if o.kind == MEMORY else fifo_address(s, o, origin, np.int64(index), np.int64(k == 0))
                     known = False
                     for m in range(n_seen):
                         known = known or seen[m] == address
@@ -257,7 +273,7 @@ def _walk_cost(s, v, first):
     bank = np.int64(0)
     left = np.int64(v.elements)
     while left > 0:
-        elements = min(left, v.group)
+        elements = min(left, np.int64(v.group))
         rate_cycles = rate_cost(s, v, elements)
         cost = group_cost(s, v, first, np.int64(0), elements, rate_cycles)
         cycles += cost

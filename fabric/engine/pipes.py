@@ -65,7 +65,7 @@ def enter(s, p, word, control, cycle):
     q.entered += 1
     if q.consumer_waits:
         q.consumer_waits = 0
-        wake(s, q.consumer)
+        wake(s, np.int64(q.consumer))
 
 
 @jit
@@ -81,7 +81,7 @@ def leave(s, p, cycle):
     q.count -= 1
     if q.producer_waits:
         q.producer_waits = 0
-        wake(s, q.producer)
+        wake(s, np.int64(q.producer))
     return word
 
 
@@ -106,7 +106,7 @@ def _to_host(s, p, word, control, cycle):
 def feed(s, lane):
     """Input lane of an edge port: send as many words as there is room for."""
     source = s.sources[lane]
-    p = source.pipe
+    p = np.int64(source.pipe)
     while source.next < source.stop:
         cycle = room(s, p)
         if cycle == NEVER:

@@ -15,9 +15,10 @@ from . import arithmetic_by_type as by
 from .bulk import all_elements
 from .events import schedule
 from .jit import jit
-from .memory import access_fault, read, read16, whole_cost, write
+from .memory import READING, access_fault, read, read16, whole_cost, write
 from .pipes import enter, first_word, is_control, leave, room, visible
 from .state import NEVER, NO_OPERAND
+from .stream import batch
 from .vectors import NOT_LOADED, as_register, begin, cost_of_group, group_fault, issue_group, ready, release, wait
 
 COMPUTE, BANK, SETUP, BRANCH, LATENCY, RECEIVE, SEND, IDLE = (int(c) for c in Cycle)
@@ -46,6 +47,8 @@ ACTIVATE, BLOCK, UNBLOCK, END, DONE, TSC, TRAP, ASSERT = (
     BY_NAME[n].opcode for n in "activate block unblock end done tsc trap assert".split()
 )
 NOTHING, THEN_ACTIVATE, THEN_UNBLOCK = range(3)
+SYNCHRONOUS = np.int64(0)  # vector context of the main thread
+NONE, ONE = np.int64(0), np.int64(1)
 GO_ON, SLEEP = True, False
 
 
@@ -59,7 +62,7 @@ def fault(s, i, cycle, code, argument, pc):
     pe.stopped = 1
     if pc >= 0:
         account(s, i, cycle)
-        hold(s, i, cycle, 1, 1)  # what faulted was issued
+        hold(s, i, cycle, ONE, ONE)  # what faulted was issued
     run = s.run[0]
     if cycle < run.fault_cycle or (cycle == run.fault_cycle and i < run.fault_pe):
         run.fault_cycle = cycle
@@ -91,7 +94,7 @@ def account(s, i, until):
     if pe.accounted >= until:
         return
     if pe.synchronous:
-        _account_vector(s, i, 0, until)
+        _account_vector(s, i, SYNCHRONOUS, until)
     elif pe.task >= 0:
         _account_main(s, i, until)
     elif pe.threads:
@@ -107,15 +110,15 @@ def account(s, i, until):
 @jit
 def _account_vector(s, i, context, until):
     v = s.vectors[i * s.machine[0].contexts + context]
-    receive, _ = ready(s, i, context, min(v.left, v.group))
-    charge(s, i, until, v.start, 0, 0, receive)
+    receive, _ = ready(s, i, context, np.int64(min(v.left, v.group)))
+    charge(s, i, until, v.start, NONE, NONE, receive)
 
 
 @jit
 def _account_main(s, i, until):
     pe = s.pes[i]
     latency, receive, _ = _main_waits(s, i)
-    charge(s, i, until, 0, pe.branch_ready, latency, receive)
+    charge(s, i, until, NONE, pe.branch_ready, latency, receive)
 
 
 @jit
@@ -166,14 +169,14 @@ def _main_waits(s, i):
     receive = np.int64(0)
     send = np.int64(0)
     if c.op == RECV:
-        p = s.pe_in[i, c.queue]
+        p = np.int64(s.pe_in[i, c.queue])
         pe = s.pes[i]
         if p >= 0 and not (pe.in_busy | s.kernels[pe.kernel].data_queues) >> c.queue & 1:
             receive = visible(s, p)
             if receive < NEVER and is_control(s, p):
                 receive = NEVER
     elif c.op == SEND_WORD or c.op == SEND_CONTROL:
-        p = s.pe_out[i, c.queue]
+        p = np.int64(s.pe_out[i, c.queue])
         if p >= 0 and not s.pes[i].out_busy >> c.queue & 1:
             send = room(s, p)
     return _registers_ready(s, i, c), receive, send
@@ -205,9 +208,9 @@ def scalar(s, i, cycle):
     op = c.op
     if op <= 0:
         if op < 0:
-            fault(s, i, cycle, PC, pe.target, pe.target)
+            fault(s, i, cycle, np.int64(PC), pe.target, pe.target)
         else:
-            fault(s, i, cycle, ILLEGAL, np.int64(c.word), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(ILLEGAL), np.int64(c.word), np.int64(pe.pc))
         return
     s.recent[i, pe.instructions & 7] = pe.pc
     pe.instructions += 1
@@ -217,7 +220,7 @@ def scalar(s, i, cycle):
     r = s.registers[i]
     next_pc = np.int64(pe.pc) + c.words
     if op <= LI32:
-        r[c.rd] = _integer(op, r[c.ra], r[c.rb], c.imm)
+        r[c.rd] = _integer(np.int64(op), r[c.ra], r[c.rb], c.imm)
         s.ready[i, c.rd] = cycle + 1
     elif op <= BGEU:
         taken = _compare(op, r[c.rd], r[c.ra])
@@ -236,13 +239,13 @@ def scalar(s, i, cycle):
             next_pc = pe.pc + c.imm
         pe.branch_ready = cycle + s.machine[0].branch_taken
     elif op <= FDIV:
-        result = _floating(op, c.t, c.s, r[c.rd], r[c.ra], r[c.rb])
+        result = _floating(np.int64(op), np.int64(c.t), np.int64(c.s), r[c.rd], r[c.ra], r[c.rb])
         r[c.rd] = as_register(c.t, result) if op == CVT else result
         s.ready[i, c.rd] = cycle + c.latency
     else:
         if not _other(s, i, c, cycle):
             return
-    hold(s, i, cycle, 1, 1)
+    hold(s, i, cycle, ONE, ONE)
     words = s.kernels[pe.kernel].code_words
     pe.target = next_pc
     # Behind the last word stands a sentinel that faults.
@@ -339,20 +342,20 @@ def _other(s, i, c, cycle):
         slot = s.task_slot[pe.kernel, c.task]
         local = slot >= 0 and s.tasks[s.kernels[pe.kernel].first_task + slot].kind == LOCAL
         if slot < 0 or (op == ACTIVATE and not local):
-            fault(s, i, cycle, NO_TASK, np.int64(c.task), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(NO_TASK), np.int64(c.task), np.int64(pe.pc))
             return False
         if op == ACTIVATE:
-            activate(s, i, slot, cycle)
+            activate(s, i, np.int64(slot), cycle)
         elif op == BLOCK:
             pe.blocked |= np.uint32(1) << np.uint32(slot)
         else:
-            unblock(s, i, slot, cycle)
+            unblock(s, i, np.int64(slot), cycle)
         return True
     if op == END:
         pe.task = -1
         pe.task_free = cycle + 1
         pe.priority = 0
-        hold(s, i, cycle, 1, 1)
+        hold(s, i, cycle, ONE, ONE)
         return False
     if op == DONE:
         pe.done = 1
@@ -360,7 +363,7 @@ def _other(s, i, c, cycle):
         s.registers[i, c.rd] = np.uint32(cycle & 0xFFFFFFFF)
         s.ready[i, c.rd] = cycle + 1
     elif op == TRAP or s.registers[i, c.ra] == 0:
-        fault(s, i, cycle, TRAP_FAULT, np.int64(c.imm), np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(TRAP_FAULT), np.int64(c.imm), np.int64(pe.pc))
         return False
     return True
 
@@ -373,15 +376,15 @@ def _load_store(s, i, c, cycle):
     if c.op <= ST:
         address = (address + np.int64(s.registers[i, c.ra])) & 0xFFFFFFFF
     storing = c.op == ST or c.op == STM
-    code = access_fault(s, i, address, size, storing)
+    code = access_fault(s, i, address, np.int64(size), np.int64(storing))
     if code:
-        fault(s, i, cycle, code, address, np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(code), address, np.int64(pe.pc))
         return False
     at = i * s.machine[0].stride + address
     if storing:
-        write(s, at, size, s.registers[i, c.rd])
+        write(s, at, np.int64(size), s.registers[i, c.rd])
     else:
-        value = read(s, at, size)
+        value = read(s, at, np.int64(size))
         if c.t == 0:
             value = np.uint32(np.int32(np.int16(value)))
         s.registers[i, c.rd] = value
@@ -397,19 +400,19 @@ def _descriptor(s, i, c, cycle):
     d = s.descriptors[i * s.machine[0].descriptors + s.descriptor_slot[register]]
     if c.op == LDD:
         at = i * s.machine[0].stride + np.int64(c.imm)
-        code = access_fault(s, i, np.int64(c.imm), 2, False)
+        code = access_fault(s, i, np.int64(c.imm), np.int64(2), READING)
         if code:
-            fault(s, i, cycle, code, np.int64(c.imm), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(code), np.int64(c.imm), np.int64(pe.pc))
             return False
         flags = read16(s, at)
         dimensions = (flags >> 2 & 3) + 1
         for k in range(1, 2 + 2 * dimensions):
-            code = access_fault(s, i, np.int64(c.imm) + 2 * k, 2, False)
+            code = access_fault(s, i, np.int64(c.imm) + 2 * k, np.int64(2), READING)
             if code:
-                fault(s, i, cycle, code, np.int64(c.imm) + 2 * k, np.int64(pe.pc))
+                fault(s, i, cycle, np.int64(code), np.int64(c.imm) + 2 * k, np.int64(pe.pc))
                 return False
         if flags >> 9:
-            fault(s, i, cycle, DESCRIPTOR, np.int64(register), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(DESCRIPTOR), np.int64(register), np.int64(pe.pc))
             return False
         d[0] = np.uint16(flags)
         d[1] = np.uint16(read16(s, at + 2))
@@ -421,7 +424,7 @@ def _descriptor(s, i, c, cycle):
     value = s.registers[i, c.ra]
     place = 1 + part  # base, extent0..3, stride0..3
     if d[0] == NOT_LOADED or (part > 0 and (part - 1) % 4 > (d[0] >> 2 & 3)):
-        fault(s, i, cycle, DESCRIPTOR, np.int64(register), np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(DESCRIPTOR), np.int64(register), np.int64(pe.pc))
         return False
     d[place] = np.uint16(value + d[place] if c.op == ADDD else value)
     return True
@@ -433,22 +436,22 @@ def _queue(s, i, c, cycle):
     pe = s.pes[i]
     bit = 1 << c.queue
     if c.op == RECV:
-        p = s.pe_in[i, c.queue]
+        p = np.int64(s.pe_in[i, c.queue])
         if p < 0:
-            fault(s, i, cycle, QUEUE_UNBOUND, np.int64(c.queue), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(QUEUE_UNBOUND), np.int64(c.queue), np.int64(pe.pc))
             return False
         if pe.in_busy & bit or s.kernels[pe.kernel].data_queues & bit:
-            fault(s, i, cycle, QUEUE_BUSY, np.int64(c.queue), np.int64(pe.pc))
+            fault(s, i, cycle, np.int64(QUEUE_BUSY), np.int64(c.queue), np.int64(pe.pc))
             return False
         s.registers[i, c.ra] = leave(s, p, cycle)
         s.ready[i, c.ra] = cycle + 1
         return True
-    p = s.pe_out[i, c.queue]
+    p = np.int64(s.pe_out[i, c.queue])
     if p < 0:
-        fault(s, i, cycle, QUEUE_UNBOUND, np.int64(c.queue), np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(QUEUE_UNBOUND), np.int64(c.queue), np.int64(pe.pc))
         return False
     if pe.out_busy & bit:
-        fault(s, i, cycle, QUEUE_BUSY, np.int64(c.queue), np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(QUEUE_BUSY), np.int64(c.queue), np.int64(pe.pc))
         return False
     enter(s, p, s.registers[i, c.ra], np.int64(c.op == SEND_CONTROL), cycle)
     return True
@@ -493,7 +496,7 @@ def earliest_pick(s, i):
     queue = 0
     while arrivals >> queue:
         if arrivals >> queue & 1:
-            p = s.pe_in[i, queue]
+            p = np.int64(s.pe_in[i, queue])
             cycle = visible(s, p)
             if cycle == NEVER:
                 unknown = True
@@ -527,7 +530,7 @@ def watch_arrivals(s, i):
     pe = s.pes[i]
     for queue in range(8):
         if pe.arrivals >> queue & 1:
-            p = s.pe_in[i, queue]
+            p = np.int64(s.pe_in[i, queue])
             if s.pipes[p].count == 0:
                 s.pipes[p].consumer_waits = 1
 
@@ -537,13 +540,13 @@ def pick(s, i, cycle):
     """Choose and start a task at `cycle`: high priority first, then the lowest id."""
     pe = s.pes[i]
     kernel = s.kernels[pe.kernel]
-    best = -1
-    best_priority = -1
-    best_pipe = -1
+    best = np.int64(-1)
+    best_priority = np.int64(-1)
+    best_pipe = np.int64(-1)
     for queue in range(8):
         if not pe.arrivals >> queue & 1:
             continue
-        p = s.pe_in[i, queue]
+        p = np.int64(s.pe_in[i, queue])
         if visible(s, p) >= cycle:
             continue
         if is_control(s, p):
@@ -551,7 +554,7 @@ def pick(s, i, cycle):
             slot = s.task_slot[pe.kernel, named]
             if slot < 0 or s.tasks[kernel.first_task + slot].kind != CONTROL:
                 account(s, i, cycle)
-                fault(s, i, cycle, NO_CONTROL_TASK, named, np.int64(-1))
+                fault(s, i, cycle, np.int64(NO_CONTROL_TASK), named, np.int64(-1))
                 return
         else:
             slot = s.task_slot[pe.kernel, 32 + queue]
@@ -593,14 +596,14 @@ def _dispatch(s, i, c, cycle):
     pe = s.pes[i]
     context = c.thread + 1 if c.asynchronous else 0
     if c.asynchronous and pe.threads >> c.thread & 1:
-        fault(s, i, cycle, THREAD_BUSY, np.int64(c.thread), np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(THREAD_BUSY), np.int64(c.thread), np.int64(pe.pc))
         return
     code, argument = begin(s, i, c, context, cycle)
     if code:
-        fault(s, i, cycle, code, argument, np.int64(pe.pc))
+        fault(s, i, cycle, np.int64(code), argument, np.int64(pe.pc))
         return
     account(s, i, cycle)
-    hold(s, i, cycle, 1, 1)
+    hold(s, i, cycle, ONE, ONE)
     pe.pc += c.words
     v = s.vectors[i * s.machine[0].contexts + context]
     if c.asynchronous:
@@ -626,22 +629,22 @@ def complete(s, i, context, cycle):
     if v.completion != NOTHING:
         slot = s.task_slot[pe.kernel, v.task]
         if slot < 0 or (v.completion == THEN_ACTIVATE and s.tasks[s.kernels[pe.kernel].first_task + slot].kind != LOCAL):
-            fault(s, i, cycle, NO_TASK, np.int64(v.task), np.int64(v.pc))
+            fault(s, i, cycle, np.int64(NO_TASK), np.int64(v.task), np.int64(v.pc))
         elif v.completion == THEN_ACTIVATE:
-            activate(s, i, slot, cycle)
+            activate(s, i, np.int64(slot), cycle)
         else:
-            unblock(s, i, slot, cycle)
+            unblock(s, i, np.int64(slot), cycle)
 
 
 @jit
 def issue(s, i, context, cycle):
     """Issue the next group of a context at `cycle`. False if it faulted."""
     v = s.vectors[i * s.machine[0].contexts + context]
-    elements = min(v.left, v.group)
+    elements = np.int64(min(v.left, v.group))
     if v.guarded:
         code, argument = group_fault(s, i, context, elements)
         if code:
-            fault(s, i, cycle, code, argument, np.int64(v.pc))
+            fault(s, i, cycle, np.int64(code), argument, np.int64(v.pc))
             return False
     cost, rate_cycles = cost_of_group(s, i, context, elements)
     account(s, i, cycle)
@@ -664,22 +667,30 @@ def run_synchronous(s, i):
         cycles, bank = whole_cost(s, v, i * s.machine[0].contexts * 3)
         if start + cycles <= limit:
             account(s, i, start)
-            all_elements(s, i, 0)
+            all_elements(s, i, SYNCHRONOUS)
             hold(s, i, start, cycles, cycles - bank)
             pe.last_bank = 0
-            complete(s, i, 0, start)
+            complete(s, i, SYNCHRONOUS, start)
+            return GO_ON
+    if v.streams:
+        while batch(s, i, SYNCHRONOUS) and v.left and s.run[0].budget >= 0:
+            pass
+        if not v.left:
+            complete(s, i, SYNCHRONOUS, pe.clock - 1)
+            return GO_ON
+        if s.run[0].budget < 0:
             return GO_ON
     while pe.synchronous:
-        elements = min(v.left, v.group)
-        inputs, outputs = ready(s, i, 0, elements)
+        elements = np.int64(min(v.left, v.group))
+        inputs, outputs = ready(s, i, SYNCHRONOUS, elements)
         cycle = max(pe.clock, v.start, inputs, outputs)
         if cycle >= NEVER:
-            wait(s, i, 0)
+            wait(s, i, SYNCHRONOUS)
             return SLEEP
         if cycle >= limit:
             s.run[0].cut = 1
             return SLEEP
-        if not issue(s, i, 0, cycle):
+        if not issue(s, i, SYNCHRONOUS, cycle):
             return SLEEP
         if s.run[0].budget < 0:
             return GO_ON
@@ -812,6 +823,12 @@ def _run_thread(s, i):
     k = 0
     while not pe.threads >> k & 1:
         k += 1
+    v = s.vectors[i * s.machine[0].contexts + k + 1]
+    if v.streams and batch(s, i, k + 1):
+        pe.last_thread = k + 1
+        if not v.left:
+            complete(s, i, k + 1, pe.clock - 1)
+        return True
     while pe.threads and not pe.pending:
         cycle = _thread_ready(s, i, k)
         if cycle >= NEVER:
@@ -832,7 +849,7 @@ def _run_thread(s, i):
 def _thread_ready(s, i, k):
     """First cycle in which microthread k could issue, others apart; NEVER if unknown."""
     v = s.vectors[i * s.machine[0].contexts + k + 1]
-    inputs, outputs = ready(s, i, k + 1, min(v.left, v.group))
+    inputs, outputs = ready(s, i, k + 1, np.int64(min(v.left, v.group)))
     return max(s.pes[i].clock, v.start, inputs, outputs)
 
 

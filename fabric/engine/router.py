@@ -40,7 +40,7 @@ def ready_cycle(s, c, p):
     mask = targets(s, c, p)
     for port in range(5):
         if mask >> port & 1:
-            cycle = max(cycle, room(s, s.channel_out[c, port]))
+            cycle = max(cycle, room(s, np.int64(s.channel_out[c, port])))
     return cycle
 
 
@@ -67,10 +67,10 @@ def pass_on(s, c, p, cycle):
             elif route.ring:
                 position = np.int8(0)
         if route.pop:
-            word = word & np.uint32(0xFFFF0000) | (word & np.uint32(0xFFFF)) >> np.uint32(2)
+            word = np.uint32(word & np.uint32(0xFFFF0000) | (word & np.uint32(0xFFFF)) >> np.uint32(2))
     for port in range(5):
         if mask >> port & 1:
-            enter(s, s.channel_out[c, port], word, np.int64(control), cycle)
+            enter(s, np.int64(s.channel_out[c, port]), np.uint32(word), np.int64(control), cycle)
     channel.free = cycle + 1
     channel.position = position
 
@@ -97,7 +97,7 @@ def run_channel(s, c):
         port = 0
         while not inputs >> port & 1:
             port += 1
-        p = s.channel_in[c, port]
+        p = np.int64(s.channel_in[c, port])
         if p < 0:
             return
         cycle = ready_cycle(s, c, p)
@@ -122,7 +122,7 @@ def wait_for(s, c, p):
     mask = targets(s, c, p)
     for port in range(5):
         if mask >> port & 1:
-            out = s.channel_out[c, port]
+            out = np.int64(s.channel_out[c, port])
             if room(s, out) == NEVER:
                 s.pipes[out].producer_waits = 1
 
@@ -137,7 +137,7 @@ def plan_arbiter(s, a, item):
         inputs = s.routes[channel.route].inputs[channel.position]
         for port in range(5):
             if inputs >> port & 1 and s.channel_in[c, port] >= 0:
-                p = s.channel_in[c, port]
+                p = np.int64(s.channel_in[c, port])
                 cycle = ready_cycle(s, c, p)
                 if cycle == NEVER:
                     wait_for(s, c, p)
@@ -157,10 +157,10 @@ def run_arbiter(s, a, item, cycle):
     for link in range(5):
         if claimed >> link & 1:
             continue
-        best_c = -1
-        best_p = -1
-        best_port = 0
-        best_order = 1 << 20
+        best_c = np.int64(-1)
+        best_p = np.int64(-1)
+        best_port = np.int64(0)
+        best_order = np.int64(1 << 20)
         for c in range(arbiter.first, arbiter.first + arbiter.count):
             channel = s.channels[c]
             if channel.free > cycle:
@@ -169,7 +169,7 @@ def run_arbiter(s, a, item, cycle):
             for port in range(5):
                 if not inputs >> port & 1:
                     continue
-                p = s.channel_in[c, port]
+                p = np.int64(s.channel_in[c, port])
                 if p < 0 or visible(s, p) > cycle:
                     continue
                 mask = targets(s, c, p)
@@ -177,7 +177,7 @@ def run_arbiter(s, a, item, cycle):
                     continue
                 free = True
                 for out in range(5):
-                    if mask >> out & 1 and room(s, s.channel_out[c, out]) > cycle:
+                    if mask >> out & 1 and room(s, np.int64(s.channel_out[c, out])) > cycle:
                         free = False
                 if not free:
                     continue
@@ -211,6 +211,6 @@ def drop_taskless(s, a, cycle):
         inputs = s.routes[channel.route].inputs[channel.position]
         for port in range(5):
             if inputs >> port & 1 and s.channel_in[c, port] >= 0:
-                p = s.channel_in[c, port]
+                p = np.int64(s.channel_in[c, port])
                 if visible(s, p) <= cycle and targets(s, c, p) == 0 and channel.free <= cycle:
                     pass_on(s, c, p, cycle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .events import next_event, take_event, wake
 from .jit import jit
 from .pipes import feed
@@ -31,7 +33,7 @@ def advance(s):
             if run.budget < 0:
                 return False
             run.work -= 1
-            item = s.work[run.work]
+            item = np.int64(s.work[run.work])
             s.queued[item] = False
             if item < machine.pes:
                 run_pe(s, item)
@@ -53,7 +55,7 @@ def advance(s):
         if machine.livelock and cycle - run.progress > machine.livelock and _lively(s, cycle):
             run.livelocked = 1
             return True
-        item = take_event(s)
+        item = np.int64(take_event(s))
         if item < machine.pes:
             run_pe(s, item)
         elif item < machine.first_arbiter:

@@ -193,6 +193,7 @@ VECTOR = np.dtype(
         ("group_weights", "u1"),  # vdeq
         ("accumulates", "u1"),  # the destination is read, too
         ("plain", "u1"),  # no group can cost more than its rate
+        ("streams", "u1"),  # the fast path of stream.py applies
         ("guarded", "u1"),  # addresses must be checked group by group
         ("pc", "i4"),
         ("elements", "i4"),

@@ -14,8 +14,10 @@ from ...isa.program import DescriptorKind
 from ..outcome import FaultCode
 from . import arithmetic as ar
 from .jit import jit, jit_inline
-from .meaning import VMAC, element
+from .meaning import VMAC, element_of
 from .memory import (
+    READING,
+    WRITING,
     access_fault,
     fifo_address,
     group_cost,
@@ -25,6 +27,7 @@ from .memory import (
     read,
     read16,
     rewind,
+    run_length,
     step,
     write,
 )
@@ -273,6 +276,10 @@ def _look_ahead(s, pe, v, first):
             v.guarded = 1
             simple = False
     v.plain = v.fabric and v.group <= 2 and simple and accesses <= 1 and not v.accumulates
+    v.streams = v.plain and not v.guarded and not v.group_weights and s.operands[first].kind != NO_OPERAND
+    for k in range(3):
+        if run_length(s.operands[first + k], np.int64(v.elements)) != v.elements:
+            v.streams = 0
 
 
 @jit
@@ -300,12 +307,12 @@ def ready(s, i, context, elements):
     for k in range(3):
         o = s.operands[first + k]
         if o.kind == FABRIC_IN:
-            cycle = visible(s, o.pipe)
-            if cycle < NEVER and is_control(s, o.pipe):
+            cycle = visible(s, np.int64(o.pipe))
+            if cycle < NEVER and is_control(s, np.int64(o.pipe)):
                 cycle = NEVER
             inputs = max(inputs, cycle)
         elif o.kind == FABRIC_OUT:
-            outputs = max(outputs, room(s, o.pipe))
+            outputs = max(outputs, room(s, np.int64(o.pipe)))
         elif o.kind == FIFO and fifo_header_inside(s, i, o):
             fill = read16(s, i * s.machine[0].stride + o.base + 2)
             if k == 0:
@@ -326,7 +333,7 @@ def wait(s, i, context):
             if s.pipes[o.pipe].count == 0:
                 s.pipes[o.pipe].consumer_waits = 1
         elif o.kind == FABRIC_OUT:
-            if room(s, o.pipe) == NEVER:
+            if room(s, np.int64(o.pipe)) == NEVER:
                 s.pipes[o.pipe].producer_waits = 1
 
 
@@ -361,7 +368,7 @@ def group_fault(s, i, context, elements):
             done = np.int64(v.elements - v.left)
             for index in range(done, done + elements):
                 at = np.int64(o.base) + index // weights * size
-                code = access_fault(s, i, at, size, False)
+                code = access_fault(s, i, at, np.int64(size), READING)
                 if code:
                     return code, at
         elif o.kind == MEMORY:
@@ -369,21 +376,21 @@ def group_fault(s, i, context, elements):
             for _ in range(elements):
                 code = 0
                 if k or v.accumulates:
-                    code = access_fault(s, i, np.int64(o.address), o.bytes, False)
+                    code = access_fault(s, i, np.int64(o.address), np.int64(o.bytes), READING)
                 if not code and k == 0:
-                    code = access_fault(s, i, np.int64(o.address), o.bytes, True)
+                    code = access_fault(s, i, np.int64(o.address), np.int64(o.bytes), WRITING)
                 if code:
                     return code, np.int64(o.address)
                 step(o)
             o.address, o.at0, o.at1, o.at2, o.at3 = cursor
         elif o.kind == FIFO:
             for address in (np.int64(o.base), np.int64(o.base) + 2):
-                code = access_fault(s, i, address, 2, False)
+                code = access_fault(s, i, address, np.int64(2), READING)
                 if code:
                     return code, address
             for index in range(elements):
-                address = fifo_address(s, o, i * machine.stride, index, k == 0)
-                code = access_fault(s, i, address, o.bytes, k == 0)
+                address = fifo_address(s, o, i * machine.stride, np.int64(index), np.int64(k == 0))
+                code = access_fault(s, i, address, np.int64(o.bytes), np.int64(k == 0))
                 if code:
                     return code, address
     return 0, np.int64(0)
@@ -403,7 +410,7 @@ def cost_of_group(s, i, context, elements):
 
 @jit
 def _fifo_push(s, o, origin, value):
-    write(s, origin + fifo_address(s, o, origin, 0, True), o.bytes, value)
+    write(s, origin + fifo_address(s, o, origin, np.int64(0), WRITING), o.bytes, value)
     at = origin + o.base + 2
     write(s, at, 2, read16(s, at) + np.uint32(1))
 
@@ -411,7 +418,7 @@ def _fifo_push(s, o, origin, value):
 @jit
 def _fifo_pop(s, o, origin):
     at = origin + o.base
-    value = read(s, origin + fifo_address(s, o, origin, 0, False), o.bytes)
+    value = read(s, origin + fifo_address(s, o, origin, np.int64(0), READING), o.bytes)
     write(s, at, 2, (read16(s, at) + np.uint32(1)) % np.uint32(o.extent0))
     write(s, at + 2, 2, read16(s, at + 2) - np.uint32(1))
     return value
@@ -435,9 +442,9 @@ def issue_group(s, i, context, elements, cycle):
     in_b = np.uint32(0)
     out = np.uint32(0)
     if a.kind == FABRIC_IN:
-        in_a = leave(s, a.pipe, cycle)
+        in_a = leave(s, np.int64(a.pipe), cycle)
     if b.kind == FABRIC_IN:
-        in_b = leave(s, b.pipe, cycle)
+        in_b = leave(s, np.int64(b.pipe), cycle)
     done = v.elements - v.left
     for k in range(elements):
         if a.kind == FABRIC_IN:
@@ -462,31 +469,31 @@ def issue_group(s, i, context, elements, cycle):
         if d.kind == MEMORY:
             at = origin + d.address
             present = read(s, at, d.bytes) if v.accumulates else np.uint32(0)
-            write(s, at, d.bytes, element(v.op, v.t, v.s, present, x, y))
+            write(s, at, d.bytes, element_of(v, present, x, y))
             step(d)
         elif d.kind == NO_OPERAND:
-            s.registers[i, v.rd] = as_register(v.t, element(v.op, v.t, v.s, s.registers[i, v.rd], x, y))
+            s.registers[i, v.rd] = as_register(v.t, element_of(v, s.registers[i, v.rd], x, y))
         else:
-            value = element(v.op, v.t, v.s, np.uint32(0), x, y)
+            value = element_of(v, np.uint32(0), x, y)
             if d.kind == FIFO:
                 _fifo_push(s, d, origin, value)
             elif d.per_wavelet == 2:
-                out |= (value & np.uint32(0xFFFF)) << np.uint32(16 * k)
+                out = np.uint32(out | (value & np.uint32(0xFFFF)) << np.uint32(16 * k))
             elif d.bytes == 2:
-                out = value & np.uint32(0xFFFF) | np.uint32(v.index & 0xFFFF) << np.uint32(16)
+                out = np.uint32(value & np.uint32(0xFFFF) | np.uint32(v.index & 0xFFFF) << np.uint32(16))
                 v.index += 1
             else:
                 out = value
     if d.kind == FABRIC_OUT:
-        enter(s, d.pipe, out, np.int64(d.control), cycle)
+        enter(s, np.int64(d.pipe), out, np.int64(d.control), cycle)
     v.left -= elements
 
 
 @jit
 def _from_wavelet(o, word, k):
     if o.per_wavelet == 2:
-        return word >> np.uint32(16 * k) & np.uint32(0xFFFF)
-    return word & np.uint32(0xFFFF) if o.bytes == 2 else word
+        return np.uint32(word >> np.uint32(16 * k) & np.uint32(0xFFFF))
+    return np.uint32(word & np.uint32(0xFFFF)) if o.bytes == 2 else word
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Kernels: readable `.loom` files, each with a NumPy golden twin, an exact cycle formula and a lower bound."""
+"""Kernels: readable `.loom` files with NumPy golden twins, exact cycle formulas and lower bounds."""
 
 from .broadcast import ColumnBroadcast, RowBroadcast
 from .cycles import Bound

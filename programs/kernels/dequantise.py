@@ -22,7 +22,10 @@ CHUNK = 1 << 22  # weights that the golden twin turns at a time
 
 @dataclass(frozen=True)
 class Dequantise(Job):
-    """`outputs` x `inputs` weights on each PE. Operand `wq`, output `w` float16 (rows, cols, outputs, inputs)."""
+    """`outputs` x `inputs` weights on each PE.
+
+    Operand `wq` in groups; output `w` float16 (rows, cols, outputs, inputs).
+    """
 
     cols: int
     rows: int

@@ -17,6 +17,7 @@ import numpy as np
 from ...fabric.result import Result
 from ...fabric.spec import MachineSpec
 from ...fabric.wafer import Wafer
+from ...isa.dequantise import GROUP_SIZES
 from ...isa.errors import Usage
 from ...isa.float16 import mac_f32_f16
 from ...isa.float32 import add32, fma32
@@ -26,7 +27,7 @@ from .dequantise import random_groups, weights_of
 from .job import Data, Job, at_least_one
 from .reduction import chain_starts
 
-__all__ = ["Gemv", "GemvKind"]
+__all__ = ["Gemv", "GemvKind", "widest_group"]
 
 GemvKind = Literal["q4", "q8", "f16", "f32"]
 SUMS = 8  # outputs that one pass over a tile's inputs works on; the engine keeps their sums
@@ -172,14 +173,21 @@ class Gemv(Job):
 
     def golden(self, data: Data) -> dict[str, np.ndarray]:
         """Inputs in order within a PE, all PEs at once, then PEs from west to east."""
-        x = self.tiling.split_input(data["x"])
-        if self.quantised:
-            weights = weights_of(cast(Kind, self.kind), self.tiling.split_groups(data["w"]))
+        return {"y": self.golden_many(data["w"], data["x"][None])[0]}
+
+    def golden_many(self, w: np.ndarray | Groups, vectors: np.ndarray) -> np.ndarray:
+        """`golden` for several activations (n, inputs), float32 (n, outputs); weights become f16 once."""
+        if isinstance(w, Groups):
+            weights = weights_of(cast(Kind, self.kind), self.tiling.split_groups(w))
         else:
-            weights = self.tiling.split_matrix(data["w"])
-        sums = np.zeros(weights.shape[:3], np.float32)  # (rows, cols, outputs of a tile)
-        for j in range(self.tile_inputs):
-            column, activation = np.ascontiguousarray(weights[..., j]), x[None, :, None, j]
+            weights = self.tiling.split_matrix(w)
+        by_input = np.ascontiguousarray(np.moveaxis(weights, 3, 0))  # (inputs, rows, cols, outputs) of a tile
+        return np.stack([self._golden(by_input, self.tiling.split_input(x)) for x in vectors])
+
+    def _golden(self, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+        sums = np.zeros(weights.shape[1:], np.float32)  # (rows, cols, outputs of a tile)
+        for j, column in enumerate(weights):
+            activation = x[None, :, j, None]
             if self.kind == "f32":
                 sums = fma32(column, activation, sums)
             else:
@@ -187,7 +195,7 @@ class Gemv(Job):
         total = sums[:, 0]
         for east in range(1, self.cols):
             total = add32(total, sums[:, east])
-        return {"y": self.tiling.join_output(np.ascontiguousarray(total))}
+        return self.tiling.join_output(np.ascontiguousarray(total))
 
     # --- cycles ---
 
@@ -234,7 +242,7 @@ class Gemv(Job):
         once = spec.lead("mac") + self._groups(spec)
         if self.slices == 1:
             return t + 3 + once
-        # five `ldd` and `li`, then per slice vdeq, vmac, addi and the branch back, which the last one does not take
+        # five `ldd` and `li`; then per slice vdeq, vmac, addi and the branch back, not taken by the last one
         again = self._dequantised(spec) + once + 1
         taken = spec.engine.branch_taken * (self.slices - 1) + spec.engine.branch_not_taken
         return t + 6 + again * self.slices + taken
@@ -273,3 +281,8 @@ class Gemv(Job):
 
 def _aligned(nbytes: int) -> int:
     return ceil_div(nbytes, 32) * 32
+
+
+def widest_group(inputs: int, cols: int) -> int:
+    """The largest group size with the least padding when `inputs` are spread over `cols` columns of PEs."""
+    return min(sorted(GROUP_SIZES, reverse=True), key=lambda g: Tiling.of(1, inputs, 1, cols, g).in_tile)

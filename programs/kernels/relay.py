@@ -48,7 +48,7 @@ class Relay(Job):
         return {"v": np.repeat(data["v"][None], self.pes, axis=0)}
 
     def cycles(self, spec: MachineSpec) -> int:
-        """Each relay: its last word in, two `ldd`, the next send; `hop` to the next PE (docs/machine.md §3)."""
+        """Each relay: its last word in, two `ldd`, its first word out; `hop` to the next PE."""
         if self.pes == 1:
             return 2  # `done`, `end`
         lead = spec.lead("copy")

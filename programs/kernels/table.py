@@ -1,4 +1,4 @@
-"""The table of kernels: what benchmarks, tests and the command line go through. A new kernel is one row here."""
+"""The table of kernels, which benchmarks, tests and the command line go through: one row each."""
 
 from __future__ import annotations
 
@@ -51,22 +51,44 @@ def _gemv(kind: str, **options: int) -> Kernel:
 KERNELS: dict[str, Kernel] = {
     row.name: row
     for row in (
-        Kernel("relay", "words through the memory of every PE of a row", Relay, Relay(4, 16),
-               (Relay(1, 3), Relay(2, 1), Relay(3, 20), Relay(7, 5))),
-        Kernel("row_broadcast", "one PE's vector to its whole row", RowBroadcast, RowBroadcast(4, 2, 32),
-               (RowBroadcast(1, 1, 4), RowBroadcast(1, 3, 3), RowBroadcast(2, 1, 1), RowBroadcast(7, 2, 33))),
-        Kernel("column_broadcast", "one PE's vector to its whole column", ColumnBroadcast, ColumnBroadcast(2, 4, 32),
-               (ColumnBroadcast(1, 1, 4), ColumnBroadcast(3, 1, 3), ColumnBroadcast(1, 2, 1),
-                ColumnBroadcast(2, 7, 33))),
-        Kernel("row_reduction", "sums along rows, leaving in the east", RowReduction, RowReduction(4, 2, 16),
-               (RowReduction(1, 1, 1), RowReduction(2, 3, 1), RowReduction(7, 2, 5), RowReduction(3, 1, 40))),
-        Kernel("column_reduction", "sums down columns, leaving in the south", ColumnReduction,
-               ColumnReduction(2, 4, 16),
-               (ColumnReduction(1, 1, 1), ColumnReduction(3, 2, 1), ColumnReduction(2, 7, 5),
-                ColumnReduction(1, 3, 40))),
-        Kernel("dequantise", "4-bit and 8-bit weights to f16", Dequantise, Dequantise(2, 2, 8, 32),
-               (Dequantise(1, 1, 1, 4, "q4", 4), Dequantise(2, 1, 3, 24, "q8", 8), Dequantise(1, 2, 5, 48, "q4", 16),
-                Dequantise(3, 1, 2, 64, "q8"))),
+        Kernel(
+            "relay", "words through the memory of every PE of a row",
+            Relay, Relay(4, 16), (Relay(1, 3), Relay(2, 1), Relay(3, 20), Relay(7, 5)),
+        ),
+        Kernel(
+            "row_broadcast", "one PE's vector to its whole row",
+            RowBroadcast, RowBroadcast(4, 2, 32),
+            (RowBroadcast(1, 1, 4), RowBroadcast(1, 3, 3), RowBroadcast(2, 1, 1), RowBroadcast(7, 2, 33)),
+        ),
+        Kernel(
+            "column_broadcast", "one PE's vector to its whole column",
+            ColumnBroadcast, ColumnBroadcast(2, 4, 32),
+            (
+                ColumnBroadcast(1, 1, 4), ColumnBroadcast(3, 1, 3), ColumnBroadcast(1, 2, 1),
+                ColumnBroadcast(2, 7, 33),
+            ),
+        ),
+        Kernel(
+            "row_reduction", "sums along rows, leaving in the east",
+            RowReduction, RowReduction(4, 2, 16),
+            (RowReduction(1, 1, 1), RowReduction(2, 3, 1), RowReduction(7, 2, 5), RowReduction(3, 1, 40)),
+        ),
+        Kernel(
+            "column_reduction", "sums down columns, leaving in the south",
+            ColumnReduction, ColumnReduction(2, 4, 16),
+            (
+                ColumnReduction(1, 1, 1), ColumnReduction(3, 2, 1), ColumnReduction(2, 7, 5),
+                ColumnReduction(1, 3, 40),
+            ),
+        ),
+        Kernel(
+            "dequantise", "4-bit and 8-bit weights to f16",
+            Dequantise, Dequantise(2, 2, 8, 32),
+            (
+                Dequantise(1, 1, 1, 4, "q4", 4), Dequantise(2, 1, 3, 24, "q8", 8),
+                Dequantise(1, 2, 5, 48, "q4", 16), Dequantise(3, 1, 2, 64, "q8"),
+            ),
+        ),
         _gemv("q4", group=4),
         _gemv("q8", group=8),
         _gemv("f16"),

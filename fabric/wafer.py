@@ -130,8 +130,9 @@ class Wafer:
     ) -> Result:
         """Run the program once from cycle 0. `inputs`: input edge port -> array (lanes, *shape) of its type.
 
-        `wavelets_in` gives ports raw wavelets instead: per lane a uint32 payload array and a bool array of
-        control bits or None. `interrupted` is asked now and then; True stops the run.
+        `wavelets_in` gives ports raw wavelets instead: per lane a uint32 payload array, a bool array of
+        control bits or None, and perhaps an int64 array: the cycle before which each wavelet is not there.
+        `interrupted` is asked now and then; True stops the run.
         Never raises for the way a run ends: see `Result.end` and `Result.raise_for_end`.
         """
         if max_cycles is not None and max_cycles < 1:

@@ -14,7 +14,7 @@ from ..isa.dequantise import q4_group_bytes, q8_group_bytes
 from ..isa.element_types import ElementType
 from ..isa.errors import Mismatch, Usage
 from ..isa.program import EdgePort, Symbol
-from .outcome import LaneOutput
+from .outcome import Lane, LaneOutput
 
 __all__ = [
     "DTYPES",
@@ -28,8 +28,6 @@ __all__ = [
     "unpack",
     "words_per_lane",
 ]
-
-Lane = tuple[np.ndarray, np.ndarray | None]  # payloads uint32, control bits bool (None: all data)
 
 # bf16 has no NumPy dtype: its 16-bit patterns travel as uint16. q4 and q8 travel as bytes of their groups.
 DTYPES: dict[ElementType, np.dtype] = {
@@ -116,10 +114,11 @@ def pack(port: EdgePort, array: object) -> list[np.ndarray]:
 
 
 def raw_lanes(port: EdgePort, lanes: Sequence[Lane]) -> list[Lane]:
-    """Wavelets as they are, checked: one (payload uint32, control bool or None) per lane."""
+    """Wavelets as they are, checked: per lane (payload uint32, control bool or None[, earliest int64])."""
     if len(lanes) != len(port.lanes):
         raise Usage(f"input `{port.name}` has {len(port.lanes)} lanes; wavelets for {len(lanes)} were given")
-    for number, (payload, control) in enumerate(lanes):
+    for number, lane in enumerate(lanes):
+        payload, control = lane[0], lane[1]
         if payload.dtype != np.uint32 or payload.ndim != 1:
             raise Usage(
                 f"input `{port.name}`, lane {number}: payloads are uint32 in one dimension, "
@@ -132,7 +131,17 @@ def raw_lanes(port: EdgePort, lanes: Sequence[Lane]) -> list[Lane]:
                 f"({len(payload)})",
                 category="type",
             )
+        if len(lane) == 3:
+            _check_times(f"input `{port.name}`, lane {number}", lane[2], len(payload))
     return list(lanes)
+
+
+def _check_times(where: str, earliest: np.ndarray, count: int) -> None:
+    """Cycles before which wavelets are not there: int64, one per payload, not negative, never decreasing."""
+    if earliest.dtype != np.int64 or earliest.shape != (count,):
+        raise Usage(f"{where}: earliest cycles are int64, one per payload ({count})", category="type")
+    if count and (earliest[0] < 0 or (np.diff(earliest) < 0).any()):
+        raise Usage(f"{where}: earliest cycles start at 0 or later and never decrease", category="range")
 
 
 def unpack(port: EdgePort, lanes: list[LaneOutput]) -> np.ndarray:

@@ -15,7 +15,7 @@ from ...isa.instructions import (
     setup_key,
 )
 from ...isa.program import DESCRIPTORS, Descriptor, DescriptorKind, Kernel, Program
-from ..outcome import Cycle
+from ..outcome import Cycle, Lane
 from ..spec import MachineSpec
 from .graph import EDGE_OUT, RAMP_DOWN, Graph, elaborate, route_bits
 from .pipes import SUNK_RESERVE
@@ -24,7 +24,6 @@ from .state import (
 )
 from .vectors import NOT_LOADED
 
-Lane = tuple[np.ndarray, np.ndarray | None]
 END_OF_CODE = -1
 
 
@@ -118,7 +117,7 @@ def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]
             bound = program.out_colour[program.placement == index][:, queue]
             colours.update(int(c) for c in np.unique(bound) if c >= 0)
     for name, lanes in inputs.items():
-        if any(control is not None and np.any(control) for _, control in lanes):
+        if any(lane[1] is not None and np.any(lane[1]) for lane in lanes):
             colours.add(program.edge_ports[name].colour)
     if colours and any(route.swap for route in program.route_table):
         colours |= {c ^ 1 for c in colours}
@@ -199,7 +198,7 @@ def load(
     run["last"] = run["progress"] = -1
 
     flat = sram.reshape(-1)
-    total_words = sum(len(payload) for payload, _ in source_lanes)
+    total_words = sum(len(lane[0]) for lane in source_lanes)
     capacity = 2 * SUNK_RESERVE + max(1 << 12, total_words)
     pipes, ring_slots = _pipes(graph, program, n, channels, arbiter_of, machine[0])
     state = State(
@@ -235,8 +234,9 @@ def load(
         routes=_routes(program),
         arbiters=arbiters,
         sources=_sources(graph, source_lanes),
-        source_word=_joined([payload for payload, _ in source_lanes], np.uint32),
-        source_control=_joined([_flags(payload, control) for payload, control in source_lanes], np.bool_),
+        source_word=_joined([lane[0] for lane in source_lanes], np.uint32),
+        source_control=_joined([_flags(lane[0], lane[1]) for lane in source_lanes], np.bool_),
+        source_time=_joined([lane[2] if len(lane) == 3 else np.zeros(len(lane[0]), np.int64) for lane in source_lanes], np.int64),
         sunk_word=np.zeros(capacity, np.uint32),
         sunk_time=np.zeros(capacity, np.int64),
         sunk_lane=np.zeros(capacity, np.int32),
@@ -336,7 +336,7 @@ def _routes(program: Program) -> np.ndarray:
 
 def _sources(graph: Graph, lanes: list[Lane]) -> np.ndarray:
     sources = np.zeros(len(graph.source_pipe), SOURCE)
-    lengths = np.array([len(payload) for payload, _ in lanes], np.int64)
+    lengths = np.array([len(lane[0]) for lane in lanes], np.int64)
     sources["stop"] = np.cumsum(lengths)
     sources["next"] = sources["stop"] - lengths
     sources["pipe"] = graph.source_pipe

@@ -112,7 +112,12 @@ def feed(s, lane):
         if cycle == NEVER:
             s.pipes[p].producer_waits = 1
             return
-        cycle = max(cycle, source.free)
+        due = s.source_time[source.next]
+        cycle = max(cycle, source.free, due)
+        if due > s.run[0].now:
+            s.run[0].progress = max(s.run[0].progress, cycle)  # it will come: no livelock before
+            schedule(s, s.machine[0].first_source + lane, due)
+            return
         if cycle >= s.run[0].limit:
             s.run[0].cut = 1
             return

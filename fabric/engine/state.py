@@ -299,6 +299,7 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
         ("sources", SOURCE, ()),  # (lanes,)
         ("source_word", "u4", ()),
         ("source_control", "?", ()),
+        ("source_time", "i8", ()),  # first cycle in which the word can be on the edge link
         ("sunk_word", "u4", ()),  # (capacity,): what reached the host, in order of processing
         ("sunk_time", "i8", ()),  # (capacity,): 2 * cycle + control
         ("sunk_lane", "i4", ()),  # (capacity,)

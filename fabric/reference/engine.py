@@ -11,26 +11,44 @@ import numpy as np
 
 from ...isa.program import OPPOSITE, QUEUES, THREADS, Port, Program
 from .. import routes
-from ..outcome import Cycle, FaultRecord, LaneOutput, Outcome, Wait, Waits
+from ..outcome import Cycle, FaultRecord, Lane, LaneOutput, Outcome, Wait, Waits
 from ..spec import MachineSpec
 from .pe import Code, Pe
 from .router import EdgeLane, Observer, Router, Stage, Stop, Wavelet
 
 CYCLES_PER_QUESTION = 256  # between two calls of `interrupted`
-Inputs = dict[str, list[tuple[np.ndarray, np.ndarray | None]]]
+Inputs = dict[str, list[Lane]]
 
 
 class HostLane:
-    """The host's end of one lane of an input edge port: one wavelet per cycle while the router has room."""
+    """The host's end of one lane of an input edge port: one wavelet per cycle while the router has room.
 
-    def __init__(self, stage: Stage, payload: np.ndarray, control: np.ndarray | None) -> None:
+    With `earliest`, wavelet i is not there before cycle earliest[i].
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        payload: np.ndarray,
+        control: np.ndarray | None,
+        earliest: np.ndarray | None = None,
+    ) -> None:
         flags = [False] * len(payload) if control is None else control.tolist()
         self.stage = stage
         self.words = [Wavelet(p, bool(c)) for p, c in zip(payload.tolist(), flags, strict=True)]
+        self.earliest = [0] * len(payload) if earliest is None else earliest.tolist()
         self.sent = 0
 
     def can_send(self, t: int) -> bool:
-        return self.sent < len(self.words) and self.stage.room(t)
+        return self.sent < len(self.words) and self.earliest[self.sent] <= t and self.stage.room(t)
+
+    def will_send(self, t: int) -> bool:
+        """Whether only time keeps the next wavelet back: a later cycle will send it."""
+        return (
+            self.sent < len(self.words)
+            and self.earliest[self.sent] > t
+            and len(self.stage) < self.stage.capacity
+        )
 
     def send(self, t: int) -> None:
         self.stage.enter(t, self.words[self.sent])
@@ -111,12 +129,12 @@ class Fabric:
             if port.output:
                 continue
             lanes = sources[port.name] = []
-            for place, (payload, control) in zip(
+            for place, lane in zip(
                 routes.lane_places(self.program, port), inputs.get(port.name, ()), strict=False
             ):
                 stage = Stage(self.spec.fabric.hop, self.spec.fabric.buffer_depth)
                 self.routers[place].stages[port.side, port.colour] = stage
-                lanes.append(HostLane(stage, payload, control))
+                lanes.append(HostLane(stage, *lane))
         return sources
 
     def _attach_sinks(self) -> dict[str, list[EdgeLane]]:
@@ -161,9 +179,13 @@ class Fabric:
         for router in self.routers.values():
             if any(stage.ready_at > t for stage in router.stages.values()):
                 return True
-        if any(time > t for pe in self.pes.values() for time in pe.timers()):
+        if any(time > t for pe in self.pes.values() for time in pe.timers()) or self.awaits_host(t):
             return True
         return any(lane.arrived and lane.arrived[-1][0] > t for lane in self._sink_lanes)
+
+    def awaits_host(self, t: int) -> bool:
+        """Whether a wavelet of the host will come after t although nothing moves until then."""
+        return any(lane.will_send(t) for lanes in self.sources.values() for lane in lanes)
 
     def step(self, t: int) -> bool:
         """Do everything that happens in cycle t. Returns whether the host sent or received anything."""
@@ -324,7 +346,7 @@ def run(
         traffic = fabric.step(t)
         if fabric.active(t):
             last = t
-        if traffic or last == t:
+        if traffic or last == t or fabric.awaits_host(t):
             progress = t
         if fabric.faults:
             return fabric.outcome("fault", t + 1, t + 1)

@@ -13,12 +13,14 @@ from ...isa.dequantise import Q4_HEADER_BYTES
 from ...isa.element_types import ElementType
 from . import arithmetic as ar
 from . import integers
+from .bitcasts import f32_from_bits, f32_from_f16
 from .jit import jit
 from .meaning import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB, element_of
 from .memory import operand_value, read16, read32, run_length, span, step, write
 from .state import CONSTANT, MEMORY, NO_OPERAND
 from .vectors import Q4, as_register, group_bytes, packed_weight
 
+U1, U3, U4, U5, U6, U7, U15 = (np.uint64(n) for n in (1, 3, 4, 5, 6, 7, 15))
 F16, F32, I16, I32 = int(ElementType.F16), int(ElementType.F32), int(ElementType.I16), int(ElementType.I32)
 
 
@@ -230,7 +232,7 @@ def _blocked(s, v, d, a, b, origin):
     """f16 x f16 + f32 with eight resident accumulators: the inner loop of a GEMV. False if the shape is another one."""
     fits = (
         d.kind == MEMORY and d.extent3 == 8 and d.stride3 == 4 and d.stride2 == 0 and (d.base | d.stride1) & 3 == 0
-        and a.kind == MEMORY and a.extent3 == 8 and a.stride3 == 2
+        and a.kind == MEMORY and a.extent3 == 8
         and b.kind == MEMORY and b.extent3 == 8 and b.stride3 == 0
         and a.extent2 == d.extent2 and b.extent2 == d.extent2 and a.extent1 == d.extent1 and b.extent1 == d.extent1
         and d.extent0 == 1 and a.extent0 == 1 and b.extent0 == 1
@@ -238,35 +240,39 @@ def _blocked(s, v, d, a, b, origin):
     if not fits:
         return False
     # The accumulators must not be read as weights or inputs on the way.
-    low, high = d.base, d.base + (d.extent1 - 1) * d.stride1 + 32
+    low, high = span(d)
     for o in (a, b):
-        reach = o.base + (o.extent1 - 1) * max(o.stride1, 0) + (o.extent2 - 1) * max(o.stride2, 0) + 16
-        if o.stride1 < 0 or o.stride2 < 0 or d.stride1 < 0 or (o.base < high and reach > low):
+        first, end = span(o)
+        if first < high and end > low:
             return False
     m = s.sram32
     half = s.sram16
+    # Unsigned places: a signed one costs a comparison per access, since it could count from the end.
+    row = np.uint64(a.stride3 >> 1)
+    step_a = np.uint64(a.stride2 >> 1)
+    step_b = np.uint64(b.stride2 >> 1)
+    row2, row3, row4, row5, row6, row7 = row + row, row * U3, row * U4, row * U5, row * U6, row * U7
     for outer in range(d.extent1):
         at_d = origin + d.base + outer * d.stride1 >> 2
-        at_a = origin + a.base + outer * a.stride1 >> 1
-        at_b = origin + b.base + outer * b.stride1 >> 1
-        step_a = a.stride2 >> 1
-        step_b = b.stride2 >> 1
-        m0, m1, m2, m3 = m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3]
-        m4, m5, m6, m7 = m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7]
+        at_a = np.uint64(origin + a.base + outer * a.stride1 >> 1)
+        at_b = np.uint64(origin + b.base + outer * b.stride1 >> 1)
+        m0, m1, m2, m3 = f32_from_bits(m[at_d]), f32_from_bits(m[at_d + 1]), f32_from_bits(m[at_d + 2]), f32_from_bits(m[at_d + 3])
+        m4, m5, m6, m7 = f32_from_bits(m[at_d + 4]), f32_from_bits(m[at_d + 5]), f32_from_bits(m[at_d + 6]), f32_from_bits(m[at_d + 7])
         for _ in range(d.extent2):
-            y = half[at_b]
-            m0 = ar.mac_f32_f16(m0, half[at_a], y)
-            m1 = ar.mac_f32_f16(m1, half[at_a + 1], y)
-            m2 = ar.mac_f32_f16(m2, half[at_a + 2], y)
-            m3 = ar.mac_f32_f16(m3, half[at_a + 3], y)
-            m4 = ar.mac_f32_f16(m4, half[at_a + 4], y)
-            m5 = ar.mac_f32_f16(m5, half[at_a + 5], y)
-            m6 = ar.mac_f32_f16(m6, half[at_a + 6], y)
-            m7 = ar.mac_f32_f16(m7, half[at_a + 7], y)
+            # Products of f16 are exact in f32, so this is mac_f32_f16; a NaN stays one and is made canonical at the end.
+            y = f32_from_f16(half[at_b])
+            m0 += f32_from_f16(half[at_a]) * y
+            m1 += f32_from_f16(half[at_a + row]) * y
+            m2 += f32_from_f16(half[at_a + row2]) * y
+            m3 += f32_from_f16(half[at_a + row3]) * y
+            m4 += f32_from_f16(half[at_a + row4]) * y
+            m5 += f32_from_f16(half[at_a + row5]) * y
+            m6 += f32_from_f16(half[at_a + row6]) * y
+            m7 += f32_from_f16(half[at_a + row7]) * y
             at_a += step_a
             at_b += step_b
-        m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3] = m0, m1, m2, m3
-        m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7] = m4, m5, m6, m7
+        m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3] = ar.f32_result(m0), ar.f32_result(m1), ar.f32_result(m2), ar.f32_result(m3)
+        m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7] = ar.f32_result(m4), ar.f32_result(m5), ar.f32_result(m6), ar.f32_result(m7)
     return True
 
 
@@ -303,18 +309,34 @@ def _dequantise(s, v, d, a, origin):
         run = np.int64(1)  # results overwrite weights still to come: read each anew
     index = np.int64(0)
     m = s.sram16
+    bytes_ = s.sram8
+    values = np.empty(16, np.uint16)
+    valued = np.int64(-1)  # the group whose sixteen weights stand in `values`
     while index < n:
         if v.s == Q4 and run > 1:
             group = index // weights
-            within = index - group * weights
             at = origin + a.base + group * size
-            scale = m[at >> 1]
-            offset = m[(at >> 1) + 1]
-            at_d = origin + d.address >> 1
-            step_d = d.stride3 >> 1
-            for k in range(run):
-                code = s.sram8[at + Q4_HEADER_BYTES + (within + k >> 1)] >> (4 * (within + k & 1)) & 15
-                m[at_d + k * step_d] = ar.q4_weight(scale, offset, np.uint8(code))
+            if group != valued:
+                valued = group
+                scale = m[at >> 1]
+                offset = m[(at >> 1) + 1]
+                for code in range(len(values)):  # not a constant: LLVM would unroll it instead of vectorising
+                    values[code] = ar.q4_weight(scale, offset, np.uint8(code))
+            within = index - group * weights
+            at_d = np.uint64(origin + d.address >> 1)
+            step_d = np.uint64(d.stride3 >> 1)
+            codes = np.uint64(at + Q4_HEADER_BYTES)
+            if within & 1 or run & 1:
+                for k in range(np.uint64(within), np.uint64(within + run)):
+                    code = bytes_[codes + (k >> U1)] >> (np.uint8(4) * np.uint8(k & U1)) & np.uint8(15)
+                    m[at_d] = values[np.uint64(code)]
+                    at_d += step_d
+            else:
+                for k in range(np.uint64(within) >> U1, np.uint64(within + run) >> U1):
+                    pair = np.uint64(bytes_[codes + k])
+                    m[at_d] = values[pair & U15]
+                    m[at_d + step_d] = values[pair >> U4]
+                    at_d += step_d + step_d
         else:
             for k in range(run):
                 write(s, origin + d.address + k * d.stride3, 2, packed_weight(s, v, a, origin, index + k))

@@ -12,6 +12,7 @@ from ..outcome import FaultCode
 from .jit import jit, jit_inline
 from .state import CONSTANT, COST_ENTRIES, COST_KEY, FIFO, MEMORY
 
+U1 = np.uint64(1)  # unsigned places: a signed one costs a comparison per access, since it could count from the end
 READING, WRITING = np.int64(0), np.int64(1)
 BOUNDS, ALIGNMENT, UNINITIALISED = int(FaultCode.BOUNDS), int(FaultCode.ALIGNMENT), int(FaultCode.UNINITIALISED)
 
@@ -19,13 +20,14 @@ BOUNDS, ALIGNMENT, UNINITIALISED = int(FaultCode.BOUNDS), int(FaultCode.ALIGNMEN
 @jit_inline
 def read16(s, at):
     """16 bits at arena byte `at` (even)."""
-    return np.uint32(s.sram16[at >> 1])
+    return np.uint32(s.sram16[np.uint64(at) >> U1])
 
 
 @jit_inline
 def read32(s, at):
     """32 bits at arena byte `at` (even)."""
-    return np.uint32(np.uint32(s.sram16[at >> 1]) | np.uint32(s.sram16[(at >> 1) + 1]) << np.uint32(16))
+    place = np.uint64(at) >> U1
+    return np.uint32(np.uint32(s.sram16[place]) | np.uint32(s.sram16[place + U1]) << np.uint32(16))
 
 
 @jit_inline
@@ -37,9 +39,10 @@ def read(s, at, size):
 @jit_inline
 def write(s, at, size, value):
     """Write an element of `size` bytes (2 or 4)."""
-    s.sram16[at >> 1] = np.uint16(value & np.uint32(0xFFFF))
+    place = np.uint64(at) >> U1
+    s.sram16[place] = np.uint16(value & np.uint32(0xFFFF))
     if size == 4:
-        s.sram16[(at >> 1) + 1] = np.uint16(value >> np.uint32(16))
+        s.sram16[place + U1] = np.uint16(value >> np.uint32(16))
 
 
 @jit

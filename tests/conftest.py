@@ -17,11 +17,20 @@ def smollm2_file() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden`: write what came out into the example files, to be reviewed as a diff."""
-    parser.addoption("--update-golden", action="store_true", help="rewrite expectations in tests/run")
+    """`--update-golden` writes what came out into the example files, to be reviewed; `--fresh` is for .ci/run."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite expectations in example files")
+    parser.addoption(
+        "--fresh", action="store_true", help="also tests that create an environment of their own"
+    )
 
 
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether expectations are to be rewritten instead of checked."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def fresh(request: pytest.FixtureRequest) -> bool:
+    """Whether tests may create environments of their own and install into them."""
+    return bool(request.config.getoption("--fresh"))

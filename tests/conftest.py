@@ -17,11 +17,9 @@ def smollm2_file() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes what came out into the example files, to be reviewed; `--fresh` is for .ci/run."""
+    """`--update-golden` writes what came out into the example files; `--fresh` is for .ci/run."""
     parser.addoption("--update-golden", action="store_true", help="rewrite expectations in example files")
-    parser.addoption(
-        "--fresh", action="store_true", help="also tests that create an environment of their own"
-    )
+    parser.addoption("--fresh", action="store_true", help="also tests that create an environment")
 
 
 @pytest.fixture

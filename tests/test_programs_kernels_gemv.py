@@ -29,13 +29,32 @@ def jobs(draw):
     )
 
 
-@given(job=jobs(), spec=st.sampled_from(["wse3", "wse2"]), seed=st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@st.composite
+def machines(draw):
+    """WSE-3 with other latencies and depths, or a preset."""
+    name = draw(st.sampled_from(["wse3", "wse2", None]))
+    if name:
+        return machine(name)
+    latency, depth = st.integers(1, 4), st.integers(2, 9)
+    return dataclasses.replace(
+        WSE3,
+        fabric=dataclasses.replace(
+            WSE3.fabric, hop=draw(latency), ramp_up=draw(latency), ramp_down=draw(latency),
+            buffer_depth=draw(depth),
+        ),
+        queues=dataclasses.replace(
+            WSE3.queues, in_depth=(draw(depth), draw(depth)), out_depth=(draw(depth),)
+        ),
+    )  # fmt: skip
+
+
+@given(job=jobs(), spec=machines(), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
 def test_any_size_gives_golden_bits_and_the_cycles_of_the_formula(job, spec, seed):
-    ran = job.run(machine(spec), job.example(seed), engine="fast")
+    ran = job.run(spec, job.example(seed), engine="fast")
     assert ran.equal
-    assert ran.result.cycles == job.cycles(machine(spec))
-    assert job.bound(machine(spec)).cycles <= ran.result.cycles
+    assert ran.result.cycles == job.cycles(spec)
+    assert job.bound(spec).cycles <= ran.result.cycles
 
 
 @pytest.mark.parametrize("kind", ["q4", "q8", "f16", "f32"])
@@ -118,6 +137,16 @@ def test_multiplying_reaches_the_published_rate():
     assert long.cycles(WSE3) - short.cycles(WSE3) == 64 * 64 // 4 + 64 // 2
     assert short._groups(WSE3) == 8 * (2 * 64 + 2)
     assert Gemv(64, 6, 1, 1, "f16")._groups(WSE3) == 8 * (2 * 6 + 2)
+
+
+def test_operands_of_another_kind_are_refused():
+    job, other = Gemv(8, 32, 1, 1, "q4"), Gemv(8, 32, 1, 1, "q8")
+    with pytest.raises(Usage, match="q8 groups"):
+        job.run(WSE3, other.example(), engine="reference")
+    with pytest.raises(Usage, match="tiling is for"):
+        job.run(WSE3, Gemv(8, 64, 1, 1, "q4").example(), engine="reference")
+    with pytest.raises(Usage, match="float16"):
+        job.run(WSE3, {**job.example(), "x": np.ones(32, np.float32)}, engine="reference")
 
 
 def test_widest_group():

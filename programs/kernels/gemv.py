@@ -153,6 +153,10 @@ class Gemv(Job):
 
     def load(self, wafer: Wafer, data: Data) -> None:
         if self.quantised:
+            if data["w"].kind != self.kind:
+                raise Usage(
+                    f"weights are {data['w'].kind} groups, this GEMV is for {self.kind}", category="type"
+                )
             wafer.write("wq", self._rows_filled(self.tiling.split_groups(data["w"])))
             return
         tiles = self._rows_filled(self.tiling.split_matrix(data["w"]))

@@ -13,14 +13,16 @@ from ...isa.errors import Internal
 from ...isa.program import Program
 from ..outcome import FaultCode, FaultRecord, LaneOutput, Outcome, Wait, Waits
 from ..spec import MachineSpec
+from .contention import ATTEMPTS, contended_links, overlapping, with_room
 from .graph import EDGE_IN, EDGE_OUT, LINK, RAMP_DOWN, RAMP_UP, Graph
 from .jit import jit
 from .load import Lane, load
-from .pipes import SUNK_RESERVE
-from .processor import main_ready
+from .pipes import RESERVE, is_control, room, visible
+from .memory import read16
+from .processor import _main_waits, _registers_ready
 from .simulate import advance, settle, start
 from .state import FABRIC_IN, FABRIC_OUT, FIFO, NEVER, State
-from .vectors import ready
+from .vectors import fifo_header_inside
 
 SLICE = 1 << 20  # work items between two looks at `interrupted`
 
@@ -35,27 +37,47 @@ def run(
     interrupted: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Run `program` from cycle 0 to its end. Arguments and result: fabric/outcome.py."""
-    state, graph = load(spec, program, sram, inputs, max_cycles, strict)
+    contended = contended_links(program)
+    before: tuple[np.ndarray, np.ndarray | None] | None = None
+    attempt = 0
+    while True:
+        state, graph = load(spec, program, sram, inputs, max_cycles, strict, contended)
+        if len(state.watches) and before is None:
+            before = sram.copy(), None if strict is None else strict.copy()
+        attempt += 1
+        state, met, stopped = _simulate(state, interrupted)
+        if not len(met):
+            return _outcome(program, state, graph, max_cycles, stopped)
+        if attempt < ATTEMPTS:
+            contended.reshape(-1)[met] = True
+        else:
+            contended |= graph.shared
+        assert before is not None  # bursts are noted only where links are watched
+        sram[...] = before[0]
+        if strict is not None and before[1] is not None:
+            strict[...] = before[1]
+
+
+def _simulate(state: State, interrupted: Callable[[], bool] | None) -> tuple[State, np.ndarray, bool]:
+    """Run to the end, or until bursts overlap on a link: (state, those links, whether the user stopped it)."""
     start(state)
-    stopped = False
     while True:
         state.run["budget"] = SLICE
-        state = _with_room(state)
-        if advance(state):
-            break
+        state = with_room(_with_room(state))
+        over = bool(advance(state))
         if state.run[0]["trouble"]:
             raise Internal(f"the engine broke its own rule {int(state.run[0]['trouble'])}")
-        if interrupted is not None and interrupted():
-            stopped = True
-            break
-    return _outcome(program, state, graph, max_cycles, stopped)
+        stopped = not over and interrupted is not None and interrupted()
+        met = overlapping(state)
+        if over or stopped or len(met):
+            return state, met[:0] if stopped else met, stopped
 
 
 def _with_room(state: State) -> State:
     """Double the host's side when it is nearly full."""
     used = int(state.run[0]["sunk"])
     capacity = len(state.sunk_word)
-    if used + 2 * SUNK_RESERVE < capacity:
+    if used + 2 * RESERVE < capacity:
         return state
     grow = lambda a: np.concatenate([a, np.zeros_like(a)])  # noqa: E731
     return state.replace(
@@ -98,7 +120,7 @@ def _outcome(program: Program, state: State, graph: Graph, max_cycles: int | Non
         unread_inputs=_unread(program, state),
     )
     if end != "finished":
-        outcome.waits = _waits(program, state, graph, fill, NEVER if end == "hang" else cycles)
+        outcome.waits = _waits(program, state, graph, fill, NEVER - 1 if end == "hang" else cycles)
     return outcome
 
 
@@ -114,9 +136,14 @@ def _something_waits(program: Program, state: State) -> bool:
 
     done = BY_NAME["done"].opcode
     for k, kernel in enumerate(state.kernels[: len(program.kernels)]):
+        if not ((pes["kernel"] == k) & (pes["done"] == 0)).any():
+            continue
         code = state.code[kernel["code"] : kernel["code"] + kernel["code_words"]]
-        if (code["op"] == done).any() and ((pes["kernel"] == k) & (pes["done"] == 0)).any():
-            return True
+        pc = 0
+        while pc < len(code):  # instruction by instruction: a second word may look like one
+            if code["op"][pc] == done:
+                return True
+            pc += max(1, int(code["words"][pc]))
     return False
 
 
@@ -125,6 +152,8 @@ def _fault(program: Program, state: State) -> FaultRecord:
     i = int(run["fault_pe"])
     y, x = divmod(i, program.width)
     issued = int(state.pes[i]["instructions"])
+    if run["fault_code"] == FaultCode.BAD_COMMAND:  # a router's, which issues nothing
+        issued = 0
     recent = tuple(int(state.recent[i, k & 7]) for k in range(max(0, issued - 8), issued))
     return FaultRecord(
         FaultCode(int(run["fault_code"])), x, y, int(run["fault_cycle"]), int(run["fault_pc"]), int(run["fault_argument"]), recent
@@ -210,8 +239,47 @@ RECEIVE, SEND, WAIT_FIFO, RUNNING = int(Wait.RECEIVE), int(Wait.SEND), int(Wait.
 
 
 @jit
-def _thread_waits(s, cycles, state, pc, queue, since):
-    """State of every thread of every PE; see Waits."""
+def _main_state(s, i, t):
+    """(Wait, queue) of the running task's next instruction at t, which is no vector under way."""
+    pe = s.pes[i]
+    c = s.code[s.kernels[pe.kernel].code + pe.pc]
+    latency, receive, send = _main_waits(s, i)
+    if t < pe.branch_ready or t < latency:
+        return RUNNING, -1
+    if receive > t:
+        return RECEIVE, np.int64(c.queue)
+    if send > t:
+        return SEND, np.int64(c.queue)
+    return RUNNING, -1
+
+
+@jit
+def _vector_state(s, i, context, t):
+    """(Wait, queue) of the next group of a vector under way at t; its first lack counts."""
+    first = (i * s.machine[0].contexts + context) * 3
+    v = s.vectors[i * s.machine[0].contexts + context]
+    if t < v.start:
+        return RUNNING, -1
+    elements = min(v.left, v.group)
+    for turn in range(3):
+        o = s.operands[first + (turn + 1) % 3]
+        if o.kind == FABRIC_IN:
+            p = np.int64(o.pipe)
+            if visible(s, p) > t or is_control(s, p):
+                return RECEIVE, np.int64(o.queue)
+        elif o.kind == FABRIC_OUT:
+            if room(s, np.int64(o.pipe)) > t:
+                return SEND, np.int64(o.queue)
+        elif o.kind == FIFO and fifo_header_inside(s, i, o):
+            fill = np.int64(read16(s, i * s.machine[0].stride + o.base + 2))
+            if (fill + elements > o.extent0) if turn == 2 else (fill < elements):
+                return WAIT_FIFO, -1
+    return RUNNING, -1
+
+
+@jit
+def _thread_waits(s, t, state, pc, queue, since):
+    """State at t of every thread of every PE; see Waits."""
     contexts = s.machine[0].contexts
     for i in range(s.machine[0].pes):
         pe = s.pes[i]
@@ -220,34 +288,15 @@ def _thread_waits(s, cycles, state, pc, queue, since):
         if pe.task >= 0 and not pe.synchronous:
             c = s.code[s.kernels[pe.kernel].code + pe.pc]
             pc[i, 0] = pe.target if c.op < 0 else pe.pc
-            since[i, 0] = pe.clock
-            state[i, 0] = RUNNING
-            if main_ready(s, i) >= NEVER:
-                receiving = c.op == 72
-                state[i, 0] = RECEIVE if receiving else SEND
-                queue[i, 0] = c.queue
+            since[i, 0] = max(pe.since, _registers_ready(s, i, c))
+            state[i, 0], queue[i, 0] = _main_state(s, i, t)
         for context in range(contexts):
             if (context == 0 and not pe.synchronous) or (context and not pe.threads >> (context - 1) & 1):
                 continue
             v = s.vectors[i * contexts + context]
             pc[i, context] = v.pc
-            inputs, outputs = ready(s, i, context, min(v.left, v.group))
             since[i, context] = v.since
-            state[i, context] = RUNNING
-            if v.start > cycles:
-                continue
-            first = (i * contexts + context) * 3
-            if inputs >= NEVER:
-                state[i, context] = WAIT_FIFO
-                for k in range(3):
-                    o = s.operands[first + k]
-                    if o.kind == FABRIC_IN and s.pipes[o.pipe].count == 0:
-                        state[i, context] = RECEIVE
-                        queue[i, context] = o.queue
-            elif outputs >= NEVER:
-                state[i, context] = WAIT_FIFO if s.operands[first].kind == FIFO else SEND
-                if s.operands[first].kind == FABRIC_OUT:
-                    queue[i, context] = s.operands[first].queue
+            state[i, context], queue[i, context] = _vector_state(s, i, np.int64(context), t)
 
 
 def _waits(program: Program, state: State, graph: Graph, fill: np.ndarray, cycles: int) -> Waits:

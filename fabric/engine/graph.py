@@ -52,6 +52,8 @@ class Graph:
     channel_colour: np.ndarray
     channel_route: np.ndarray
     channel_arbitrated: np.ndarray  # bool
+    channel_watched: np.ndarray  # (channels, 5) bool: output links that other channels use too, not arbitrated
+    shared: np.ndarray  # (n, 5) bool: output links that several channels, or several inputs of one, can want
     channel_in: np.ndarray  # (channels, 5) int32 pipes
     channel_out: np.ndarray
     pe_in: np.ndarray  # (n, 8) int32 pipes
@@ -251,8 +253,11 @@ class _Elaborator:
         return result
 
 
-def elaborate(spec: MachineSpec, program: Program, control: set[int]) -> Graph:
+def elaborate(spec: MachineSpec, program: Program, control: set[int], contended: np.ndarray) -> Graph:
     """Build the graph. `control`: colours that can carry control wavelets (those keep a channel before the ramp).
+
+    `contended` (n, 5) bool: shared output links that are arbitrated wavelet by wavelet. The other shared links are
+    watched: no channel that uses one is joined into a pipe, and the engine notes when each of them crosses it.
 
     Raises Rejected (category route) for a route that leads nowhere.
     """
@@ -262,12 +267,15 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int]) -> Graph:
     ins, outs = e.edges()
     stages = Stages(*(np.concatenate(c) if e.rows else np.zeros(0, np.int32) for c in zip(*e.rows, strict=True))) if e.rows else _no_stages()
 
-    # A link is arbitrated if several colours, or several inputs of one, can want it.
+    # A link is shared if several colours, or several inputs of one (a merge), can want it.
     wants = np.zeros((e.n, 5), np.int16)
+    merged = np.zeros((e.n, 5), bool)
     for grid in e.grid.values():
         wants += e.bits.candidates[grid]
+        merged |= e.bits.candidates[grid] > 1
     shared = wants > 1
-    shared_mask = (shared * (1 << np.arange(5))).sum(axis=1).astype(np.uint8)
+    arbitrated_link = shared & (contended | merged)
+    shared_mask, arbitrated_mask = _port_masks(shared), _port_masks(arbitrated_link)
 
     follows = np.full(e.count, -1, np.int32)
     channels: list[tuple[np.ndarray, ...]] = []
@@ -278,9 +286,10 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int]) -> Graph:
             continue
         rid = grid[routers]
         after = e.outputs_of(c, routers)
-        arbitrated = (e.bits.outputs[rid] & shared_mask[routers]) != 0
+        arbitrated = (e.bits.outputs[rid] & arbitrated_mask[routers]) != 0
+        alone = (e.bits.outputs[rid] & shared_mask[routers]) == 0
         to_ramp = (e.bits.outputs[rid] >> Port.RAMP & 1).astype(bool)
-        joins = e.bits.single[rid] & ~arbitrated & ~(to_ramp & (c in control))
+        joins = e.bits.single[rid] & alone & ~(to_ramp & (c in control))
         j = np.flatnonzero(joins)
         in_port = np.log2(np.maximum(e.bits.inputs[rid[j]], 1)).astype(np.int64)
         before = into[routers[j], in_port]
@@ -309,11 +318,17 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int]) -> Graph:
         chan_in = chan_out = np.zeros((0, 5), np.int32)
     pe_in = _queue_pipes(e, program.in_colour, e.down, of_last)
     pe_out = _queue_pipes(e, program.out_colour, {c: a[:, Port.RAMP] for c, a in e.into.items()}, of_first)
+    watched = (e.bits.outputs[route][:, None] >> np.arange(5) & 1).astype(bool) & (shared & ~arbitrated_link)[router]
     return Graph(
-        stages, first, last, latency, capacity, reverse, of_last, of_first, router, colour, route, arb,
+        stages, first, last, latency, capacity, reverse, of_last, of_first, router, colour, route, arb, watched, shared,
         of_last[chan_in], of_first[chan_out], pe_in, pe_out,
         of_first[np.asarray(ins, np.int64)], of_last[np.asarray(outs, np.int64)],
     )
+
+
+def _port_masks(links: np.ndarray) -> np.ndarray:
+    """(n,) uint8: bit p set where links[:, p]."""
+    return (links * (1 << np.arange(5))).sum(axis=1).astype(np.uint8)
 
 
 def _no_stages() -> Stages:

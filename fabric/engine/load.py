@@ -17,8 +17,9 @@ from ...isa.instructions import (
 from ...isa.program import DESCRIPTORS, Descriptor, DescriptorKind, Kernel, Program
 from ..outcome import Cycle, Lane
 from ..spec import MachineSpec
+from .contention import watch_arrays
 from .graph import EDGE_OUT, RAMP_DOWN, Graph, elaborate, route_bits
-from .pipes import SUNK_RESERVE
+from .pipes import RESERVE
 from .state import (
     ARBITER, CHANNEL, CODE, COST_ENTRIES, COST_FIELDS, KERNEL, MACHINE, NEVER, OPERAND, PE, PIPE, ROUTE, RUN, SOURCE, TASK, VECTOR, State,
 )
@@ -94,6 +95,15 @@ def threads_in_use(program: Program) -> int:
     return top
 
 
+def _control_queues(kernel: Kernel, address: int) -> set[int]:
+    """Queues to which a descriptor that `ldd` finds in the initial data sends control wavelets. One made at run time
+    stops the engine where it would be believed (processor.py)."""
+    raw = kernel.data[address : address + 2]
+    flags = int.from_bytes(raw.tobytes(), "little")
+    out = flags & 3 == DescriptorKind.FABRIC_OUT and flags >> 7 & 1 and flags >> 9 == 0
+    return {flags >> 4 & 7} if out else set()
+
+
 def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]:
     """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses, or fed by the host."""
     colours: set[int] = set()
@@ -107,12 +117,8 @@ def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]
                 continue
             if instruction.row.name == "sendc":
                 queues.add(instruction.values["queue"])
-        for symbol in kernel.symbols.values():
-            if symbol.role == "descriptor":
-                raw = kernel.data[symbol.address : symbol.address + symbol.nbytes]
-                d = Descriptor.from_halfwords([int(h) for h in np.frombuffer(raw.tobytes(), "<u2")])
-                if d.kind is DescriptorKind.FABRIC_OUT and d.control:
-                    queues.add(d.queue)
+            if instruction.row.name == "ldd":
+                queues |= _control_queues(kernel, instruction.values["address"])
         for queue in queues:
             bound = program.out_colour[program.placement == index][:, queue]
             colours.update(int(c) for c in np.unique(bound) if c >= 0)
@@ -163,13 +169,14 @@ def load(
     inputs: dict[str, list[Lane]],
     max_cycles: int | None,
     strict: np.ndarray | None,
+    contended: np.ndarray,
 ) -> tuple[State, Graph]:
     """Everything a run needs, as it stands before cycle 0.
 
-    `sram` (n, stride) uint8 is used in place. Raises Rejected for routes that lead nowhere.
+    `sram` (n, stride) uint8 is used in place; `contended` (n, 5) bool: links to arbitrate. Raises Rejected for routes that lead nowhere.
     """
     control = control_colours(program, inputs)
-    graph = elaborate(spec, program, control)
+    graph = elaborate(spec, program, control, contended)
     n = program.width * program.height
     kernels, task_slot, tasks = _task_tables(program)
     code = [decode_kernel(spec, kernel) for kernel in program.kernels] or [np.zeros(1, CODE)]
@@ -199,7 +206,7 @@ def load(
 
     flat = sram.reshape(-1)
     total_words = sum(len(lane[0]) for lane in source_lanes)
-    capacity = 2 * SUNK_RESERVE + max(1 << 12, total_words)
+    capacity = 2 * RESERVE + max(1 << 12, total_words)
     pipes, ring_slots = _pipes(graph, program, n, channels, arbiter_of, machine[0])
     state = State(
         machine=machine,
@@ -231,6 +238,7 @@ def load(
         channels=_channels(graph, arbiter_of),
         channel_in=np.ascontiguousarray(graph.channel_in, np.int32),
         channel_out=np.ascontiguousarray(graph.channel_out, np.int32),
+        **watch_arrays(graph.channel_watched, graph.channel_router),
         routes=_routes(program),
         arbiters=arbiters,
         sources=_sources(graph, source_lanes),

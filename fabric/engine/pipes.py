@@ -13,7 +13,7 @@ from .jit import jit, jit_inline
 from .state import NEVER
 
 
-SUNK_RESERVE = 4096
+RESERVE = 4096
 
 
 @jit_inline
@@ -79,6 +79,7 @@ def leave(s, p, cycle):
     if q.tail == q.capacity:
         q.tail = 0
     q.count -= 1
+    q.free = cycle + 1
     if q.producer_waits:
         q.producer_waits = 0
         wake(s, np.int64(q.producer))
@@ -92,7 +93,7 @@ def _to_host(s, p, word, control, cycle):
     q.entered += 1
     run = s.run[0]
     arrival = cycle + q.latency
-    if run.sunk + SUNK_RESERVE >= len(s.sunk_word):
+    if run.sunk + RESERVE >= len(s.sunk_word):
         run.budget = -1  # back to Python, which makes room; every loop stops within the reserve
     s.sunk_word[run.sunk] = word
     s.sunk_time[run.sunk] = arrival << 1 | control

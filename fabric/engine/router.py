@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..outcome import FaultCode
-from .events import schedule
+from .events import schedule, wake
 from .jit import jit
-from .pipes import enter, first_word, is_control, leave, room, visible
+from .pipes import RESERVE, enter, first_word, is_control, leave, room, visible
 from .state import NEVER
 
 RAMP = 4
+BURST_GAP = 4  # cycles without a wavelet that do not end a burst: shorter notes, at worst a link arbitrated in vain
 NAMES_A_TASK = np.uint32(1 << 29)
 BAD_COMMAND = int(FaultCode.BAD_COMMAND)
 
@@ -56,7 +57,7 @@ def pass_on(s, c, p, cycle):
     if control and route.positions > 1:
         command = word & 3
         if command == 3:
-            record_router_fault(s, channel.router, cycle, word)
+            record_router_fault(s, channel.router, cycle, word, mask)
             channel.free = NEVER
             return
         elif command == 2:
@@ -71,15 +72,41 @@ def pass_on(s, c, p, cycle):
     for port in range(5):
         if mask >> port & 1:
             enter(s, np.int64(s.channel_out[c, port]), np.uint32(word), np.int64(control), cycle)
+            if s.channel_watch[c, port] >= 0:
+                cross(s, np.int64(s.channel_watch[c, port]), cycle)
     channel.free = cycle + 1
     channel.position = position
 
 
 @jit
-def record_router_fault(s, router, cycle, word):
-    """A control wavelet with a command that does not exist."""
+def cross(s, w, cycle):
+    """Note that a channel's wavelet crosses a shared link at `cycle`; contention.py looks for others in between."""
+    watch = s.watches[w]
+    if cycle > watch.last + BURST_GAP:
+        if watch.last >= 0:
+            run = s.run[0]
+            k = run.crossings
+            s.crossing_watch[k] = w
+            s.crossing_first[k] = watch.first
+            s.crossing_last[k] = watch.last
+            run.crossings += 1
+            if run.crossings + RESERVE >= len(s.crossing_watch):
+                run.budget = -1  # back to Python, which looks at them and makes room
+        watch.first = cycle
+    watch.last = cycle
+
+
+@jit
+def record_router_fault(s, router, cycle, word, links):
+    """A control wavelet with a command that does not exist. Of several in one router and cycle the one counts whose
+    first output link comes first in the order of arbitration; a router's fault comes before its PE's."""
     run = s.run[0]
-    if cycle < run.fault_cycle or (cycle == run.fault_cycle and router < run.fault_pe):
+    order = np.int64(links & -links) if links else np.int64(1 << RAMP + 1)
+    first = cycle < run.fault_cycle or (cycle == run.fault_cycle and router < run.fault_pe)
+    if cycle == run.fault_cycle and router == run.fault_pe:
+        first = run.fault_code != BAD_COMMAND or order < run.fault_order
+    if first:
+        run.fault_order = order
         run.fault_cycle = cycle
         run.fault_pe = router
         run.fault_code = BAD_COMMAND
@@ -89,9 +116,85 @@ def record_router_fault(s, router, cycle, word):
 
 
 @jit
+def _copy_data(s, c, p):
+    """The fast path of a channel with one position: copy data wavelets from pipe p to its outputs, as many as are known.
+
+    Stops at a control wavelet and at whatever has to be waited for; the caller looks at what comes then.
+    """
+    channel = s.channels[c]
+    run = s.run[0]
+    q = s.pipes[p]
+    wavelets = np.int64(q.count)
+    for port in range(5):
+        out = s.channel_out[c, port]
+        if out >= 0:
+            o = s.pipes[out]
+            if o.to_host:
+                return  # the host keeps a list; not worth a second loop
+            wavelets = min(wavelets, np.int64(o.capacity - o.count))
+    slot, end, reverse = q.base + q.tail, q.base + q.capacity, np.int64(q.reverse)
+    free, limit = max(channel.free, q.free), run.limit
+    done = np.int64(0)
+    while done < wavelets:
+        time = s.ring_time[slot]
+        if time & 1:
+            break
+        cycle = max(time >> 1, free)
+        for port in range(5):
+            out = s.channel_out[c, port]
+            if out >= 0:
+                o = s.pipes[out]
+                cycle = max(cycle, s.ring_time[o.base + o.head])
+        if cycle >= limit:
+            break
+        word = s.ring_value[slot]
+        s.ring_time[slot] = cycle + reverse
+        slot += 1
+        if slot == end:
+            slot = q.base
+        for port in range(5):
+            out = s.channel_out[c, port]
+            if out >= 0:
+                o = s.pipes[out]
+                place = o.base + o.head
+                s.ring_value[place] = word
+                s.ring_time[place] = (cycle + o.latency) << 1
+                o.head = o.head + 1 if o.head + 1 < o.capacity else 0
+                watch = s.channel_watch[c, port]
+                if watch >= 0:
+                    if cycle <= s.watches[watch].last + BURST_GAP:
+                        s.watches[watch].last = cycle
+                    else:
+                        cross(s, np.int64(watch), cycle)
+        free = cycle + 1
+        done += 1
+    if not done:
+        return
+    channel.free = free
+    q.tail = slot - q.base
+    q.count -= done
+    if q.producer_waits:
+        q.producer_waits = 0
+        wake(s, np.int64(q.producer))
+    for port in range(5):
+        out = s.channel_out[c, port]
+        if out >= 0:
+            o = s.pipes[out]
+            o.count += done
+            o.entered += done
+            if o.consumer_waits:
+                o.consumer_waits = 0
+                wake(s, np.int64(o.consumer))
+
+
+@jit
 def run_channel(s, c):
     """A stream channel: pass on as many wavelets as are known to be able to leave."""
     channel = s.channels[c]
+    if s.routes[channel.route].positions == 1 and s.run[0].budget >= 0:
+        for port in range(5):
+            if s.channel_in[c, port] >= 0:
+                _copy_data(s, c, np.int64(s.channel_in[c, port]))
     while True:
         inputs = s.routes[channel.route].inputs[channel.position]
         port = 0

@@ -137,6 +137,10 @@ ROUTE = np.dtype(
     [("positions", "i1"), ("ring", "i1"), ("pop", "i1"), ("inputs", "u1", (4,)), ("outputs", "u1", (4,))], align=True
 )
 
+# The latest burst of wavelets of one channel over a link that it shares: [first, last] cycles, last = NEVER_YET before any.
+WATCH = np.dtype([("link", "i8"), ("first", "i8"), ("last", "i8")], align=True)
+NEVER_YET = -(np.int64(1) << np.int64(60))
+
 ARBITER = np.dtype([("first", "i4"), ("count", "i4"), ("free", "i8"), ("last", "i2", (5,))], align=True)
 
 # A lane of an input edge port: words of `source_word` still to send.
@@ -157,6 +161,7 @@ PE = np.dtype(
         ("task_free", "i8"),  # first cycle in which a task may be picked
         ("instructions", "i8"),
         ("last_issue", "i8"),
+        ("since", "i8"),  # first cycle in which the task's next instruction could issue, registers and queues apart
         ("pc", "i4"),  # word within the kernel
         ("target", "i8"),  # where the last instruction led, inside the code or not
         ("kernel", "i4"),
@@ -248,9 +253,11 @@ RUN = np.dtype(
         ("work", "i8"),  # entries of `work`
         ("events", "i8"),  # entries of the calendar
         ("sunk", "i8"),  # entries of `sunk_*`
+        ("crossings", "i8"),  # entries of `crossing_*`
         ("cut", "i8"),  # something stopped at the limit
         ("fault_cycle", "i8"),
         ("fault_pe", "i8"),
+        ("fault_order", "i8"),  # of faults of one router in one cycle
         ("fault_code", "i4"),
         ("fault_pc", "i8"),
         ("fault_argument", "i8"),
@@ -294,6 +301,11 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
         ("channels", CHANNEL, ()),
         ("channel_in", "i4", (5,)),  # (channels, 5): pipe at each input port
         ("channel_out", "i4", (5,)),
+        ("channel_watch", "i4", (5,)),  # (channels, 5): watch of each output link, -1 = not shared
+        ("watches", WATCH, ()),
+        ("crossing_watch", "i4", ()),  # (capacity,): finished bursts
+        ("crossing_first", "i8", ()),
+        ("crossing_last", "i8", ()),
         ("routes", ROUTE, ()),
         ("arbiters", ARBITER, ()),
         ("sources", SOURCE, ()),  # (lanes,)

@@ -24,12 +24,11 @@ SCHEMA = 1  # of the result file; goes up when a key changes its meaning
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run was asked for. `threads` and `seconds` say something about the host only."""
+    """How a run was asked for. `seconds` says something about the host only."""
 
     engine: str
     strict: bool = False
     max_cycles: int | None = None
-    threads: int = 1
     seconds: float = 0.0
 
 
@@ -193,7 +192,7 @@ class Result:
         if self.report is not None:
             document["report"] = self.report.to_json()
         if host:
-            document["host"] = {"run_s": round(self.settings.seconds, 6), "threads": self.settings.threads}
+            document["host"] = {"run_s": round(self.settings.seconds, 6)}
         return document
 
     def dumps(self, *, host: bool = True) -> str:

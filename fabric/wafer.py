@@ -35,21 +35,17 @@ class Wafer:
         *,
         engine: str = "fast",
         strict: bool = False,
-        threads: int = 1,
     ) -> None:
         """Check that the program fits, then load every PE. `strict`: reading never-written SRAM is a fault.
 
-        `threads` are host threads; they change speed only.
+        Wafers may run in host threads of their own: the fast engine releases Python's lock (see Chain).
         """
         if engine not in ENGINES:
             raise Usage(f"engine {engine!r}; legal: {', '.join(ENGINES)}")
-        if threads < 1:
-            raise Usage(f"{threads} host threads; at least 1 is needed")
         check_fit(spec, program)
         self.spec = spec
         self.program = program
         self.engine = engine
-        self.threads = threads
         self.stride = sram.stride_of(program)
         rows = program.width * program.height
         self.sram = sram.allocate(rows, self.stride)  # (H * W, stride) uint8, row y * W + x
@@ -145,7 +141,6 @@ class Wafer:
             engine=self.engine,
             strict=self.written is not None,
             max_cycles=max_cycles,
-            threads=self.threads,
             seconds=time.perf_counter() - began,
         )
         return Result(self.spec, self.program, outcome, settings, self.sram)

@@ -241,7 +241,7 @@ def test_result_gives_arrays_counters_and_json():
     result.raise_for_end()
     document = json.loads(result.dumps())
     assert (document["schema"], document["end"], document["sim"]["cycles"]) == (1, "finished", 100)
-    assert set(document["host"]) == {"run_s", "threads"}
+    assert set(document["host"]) == {"run_s"}
     assert result.dumps(host=False) == finished().dumps(host=False)
     with pytest.raises(Usage, match=r"no output `acc`.*\n.*`wafer.read` reads a symbol"):
         result["acc"]

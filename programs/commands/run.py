@@ -25,7 +25,6 @@ FIRST_RUN = "starting (the first run after an installation compiles the engine)"
     "--machine", metavar="M", help="tiny, wse2, wse3 or a TOML file [default: the program's, else wse3]."
 )
 @click.option("--engine", type=click.Choice(["fast", "reference"]), default="fast", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Host threads.")
 @click.option(
     "--max-cycles", type=click.IntRange(min=1), metavar="N", help="Stop after N cycles (exit code 5)."
 )
@@ -106,7 +105,6 @@ def _wafer(options: dict[str, Any], program: Any, written: Any) -> Wafer:
         program,
         engine=options["engine"],
         strict=options["strict"] or bool(written and written.strict),
-        threads=options["threads"],
     )
 
 

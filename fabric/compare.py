@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .outcome import Outcome, Wait, Waits
+from .outcome import FaultCode, Outcome, Wait, Waits
 
 __all__ = ["outcome_differences"]
 
@@ -16,11 +16,31 @@ def outcome_differences(a: Outcome, b: Outcome) -> list[str]:
     """One line per field that differs, with its first place and both values; [] if the outcomes are equal.
 
     Of `waits` only what has a meaning is compared: where and since when a thread waits if it does, and fills
-    that are not zero.
+    that are not zero. What an engine may be ahead of at the end of a run (docs/engine.md) is left out: after a
+    fault everything but the fault, what the host received, and the PE at fault; of a limit and a livelock how
+    many wavelets stand where.
     """
+    a, b = _comparable(a), _comparable(b)
     if a.waits is not None and b.waits is not None:
         a, b = (dataclasses.replace(o, waits=_meaningful(o.waits)) for o in (a, b) if o.waits is not None)
     return _differences("", a, b)
+
+
+def _comparable(o: Outcome) -> Outcome:
+    """The outcome without what the end of the run leaves open."""
+    livelock = o.waits is not None and o.waits.livelock
+    if o.end == "fault" and o.fault is not None:
+        at = (o.fault.y, o.fault.x)
+        own = o.fault.code is not FaultCode.BAD_COMMAND  # else the router's, not the PE's
+        names = ("counters", "registers", "instructions", "done", "last_issue")
+        here = {name: getattr(o, name)[at] if own else 0 for name in names}
+        return dataclasses.replace(o, **here, link_words=0, waits=None, unread_inputs={})
+    if (o.end == "limit" or livelock) and o.waits is not None:
+        waits = dataclasses.replace(
+            o.waits, in_fill=0, out_fill=0, router_fill={}, position={} if livelock else o.waits.position
+        )
+        return dataclasses.replace(o, link_words=0, waits=waits)
+    return o
 
 
 def _meaningful(waits: Waits) -> Waits:

@@ -60,9 +60,9 @@ def fault(s, i, cycle, code, argument, pc):
     """Stop PE i with a fault of the instruction at `pc` at `cycle`; the run ends after the earliest one."""
     pe = s.pes[i]
     pe.stopped = 1
-    if pc >= 0:
-        account(s, i, cycle)
-        hold(s, i, cycle, ONE, ONE)  # what faulted was issued
+    account(s, i, cycle)
+    if code != NO_CONTROL_TASK and pe.clock <= cycle:
+        hold(s, i, cycle, ONE, ONE)  # what faulted was issued; of a completion, its group already was
     run = s.run[0]
     if cycle < run.fault_cycle or (cycle == run.fault_cycle and i < run.fault_pe):
         run.fault_cycle = cycle
@@ -141,6 +141,8 @@ def _registers_ready(s, i, c):
     """First cycle in which all registers of a scalar instruction or vector dispatch can be used."""
     ready_at = s.ready[i]
     op = c.op
+    if op <= 0:
+        return np.int64(0)  # no instruction: a fault at once
     if c.vector:
         cycle = ready_at[c.rd] if c.to_register else np.int64(0)
         if c.scalar:
@@ -247,6 +249,7 @@ def scalar(s, i, cycle):
             return
     hold(s, i, cycle, ONE, ONE)
     words = s.kernels[pe.kernel].code_words
+    pe.since = max(cycle + 1, pe.branch_ready)
     pe.target = next_pc
     # Behind the last word stands a sentinel that faults.
     pe.pc = next_pc if 0 <= next_pc < words else words
@@ -309,7 +312,7 @@ def _floating(op, t, source, d, a, b):
     if op == FMAC:
         return by.mac(t, source, d, a, b)
     if op == FMAX:
-        return by.maximum(t, a, b)
+        return as_register(t, by.maximum(t, a, b))
     if op == FLT:
         return np.uint32(by.less(t, a, b))
     if op == FLE:
@@ -578,10 +581,12 @@ def pick(s, i, cycle):
     pe.task = best
     pe.priority = task.priority
     pe.pc = task.pc
+    pe.target = task.pc
     pe.branch_ready = 0
+    pe.clock = max(pe.clock, cycle)
+    pe.since = cycle
     if best_pipe >= 0:
         s.registers[i, 0] = leave(s, best_pipe, cycle)
-        s.pipes[best_pipe].free = cycle + 1
         s.ready[i, 0] = cycle
     else:
         pe.pending &= ~(np.uint32(1) << np.uint32(best))
@@ -605,6 +610,8 @@ def _dispatch(s, i, c, cycle):
     account(s, i, cycle)
     hold(s, i, cycle, ONE, ONE)
     pe.pc += c.words
+    pe.target = pe.pc
+    pe.since = cycle + 1
     v = s.vectors[i * s.machine[0].contexts + context]
     if c.asynchronous:
         pe.threads |= np.uint16(1 << c.thread)
@@ -622,6 +629,7 @@ def complete(s, i, context, cycle):
     release(s, i, context)
     if context == 0:
         pe.synchronous = 0
+        pe.since = pe.clock
         if s.operands[i * s.machine[0].contexts * 3].kind == NO_OPERAND and v.elements:
             s.ready[i, v.rd] = pe.clock - 1 + s.machine[0].writeback
         return

@@ -86,8 +86,13 @@ def settle(s, cycles):
         account(s, i, cycles)
         over = pe.accounted - cycles
         if over > 0:
-            # The run was cut while a group held the engine.
+            # The run was cut while a group held the engine. After a fault elsewhere a PE may have been further ahead:
+            # then its counters still have the right sum, and no more.
             bank = min(over, pe.last_bank)
             s.counters[i, 1] -= bank
-            s.counters[i, 0] -= over - bank
+            over -= bank
+            for reason in range(len(s.counters[i])):
+                less = min(over, s.counters[i, reason])
+                s.counters[i, reason] -= less
+                over -= less
 

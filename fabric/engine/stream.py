@@ -66,6 +66,7 @@ def batch(s, i, context):
     receive = np.int64(0)
     send = np.int64(0)
     done = np.int64(0)
+    issued = np.int64(0)
     x = a.value
     y = b.value
     word_a = np.uint32(0)
@@ -143,6 +144,7 @@ def batch(s, i, context):
             if slot_d == end_d:
                 slot_d = base_d
         clock = cycle + cost
+        issued = cycle
         done += 1
         if to_host and run.budget < 0:
             break
@@ -163,10 +165,10 @@ def batch(s, i, context):
     a.address, b.address, d.address = at_a - origin, at_b - origin, at_d - origin
     if from_a:
         pa.tail = slot_a - base_a
-        _left(s, pa, done)
+        _left(s, pa, done, issued)
     if from_b:
         pb.tail = slot_b - base_b
-        _left(s, pb, done)
+        _left(s, pb, done, issued)
     if to_d and not to_host:
         pd.head = slot_d - base_d
         pd.count += done
@@ -179,9 +181,10 @@ def batch(s, i, context):
 
 
 @jit
-def _left(s, pipe, done):
-    """`done` wavelets have left a pipe."""
+def _left(s, pipe, done, last):
+    """`done` wavelets have left a pipe, the last one in cycle `last`."""
     pipe.count -= done
+    pipe.free = last + 1
     if pipe.producer_waits:
         pipe.producer_waits = 0
         wake(s, np.int64(pipe.producer))

@@ -110,9 +110,10 @@ def _operand(s, i, o, register, size, weights, source):
 
 
 @jit
-def _constant(o, value):
+def _constant(o, value, size):
+    """A register as a source: of a 16-bit type its low half."""
     o.kind = CONSTANT
-    o.value = value
+    o.value = value if size == 4 else value & np.uint32(0xFFFF)
 
 
 @jit
@@ -159,14 +160,14 @@ def _operands(s, i, c, v, first):
     count_a, count_b, count_d = none, none, none
     d.kind, a.kind, b.kind = NO_OPERAND, NO_OPERAND, NO_OPERAND
     if c.sources == 1 and c.scalar:
-        _constant(a, s.registers[i, c.ra])
+        _constant(a, s.registers[i, c.ra], size_s)
     else:
         count_a = _operand(s, i, a, c.ra, size_s, np.int64(v.group_weights), c.s)
         if count_a < 0 or a.kind == FABRIC_OUT:
             return DESCRIPTOR, np.int64(c.ra), none, none, none
     if c.sources == 2:
         if c.scalar:
-            _constant(b, s.registers[i, c.rb])
+            _constant(b, s.registers[i, c.rb], size_s)
         else:
             count_b = _operand(s, i, b, c.rb, size_s, np.int64(0), c.s)
             if count_b < 0 or b.kind == FABRIC_OUT:
@@ -244,12 +245,14 @@ def begin(s, i, c, context, cycle):
         if inner <= s.machine[0].accumulators:
             v.resident = inner
     _look_ahead(s, pe, v, first)
+    # A register in two places moves once, as the last of a, b, d says.
+    by_d = not c.to_register
+    if c.advance_a and not (c.advance_d and by_d and c.rd == c.ra) and not (c.advance_b and c.rb == c.ra):
+        _advance(s, i, c.ra, np.int64(v.group_weights), c.s)
+    if c.advance_b and not (c.advance_d and by_d and c.rd == c.rb):
+        _advance(s, i, c.rb, np.int64(0), c.s)
     if c.advance_d:
         _advance(s, i, c.rd, np.int64(0), c.s)
-    if c.advance_a:
-        _advance(s, i, c.ra, np.int64(v.group_weights), c.s)
-    if c.advance_b:
-        _advance(s, i, c.rb, np.int64(0), c.s)
     return 0, np.int64(0)
 
 
@@ -275,7 +278,7 @@ def _look_ahead(s, pe, v, first):
         elif o.kind == FIFO:
             v.guarded = 1
             simple = False
-    v.plain = v.fabric and v.group <= 2 and simple and accesses <= 1 and not v.accumulates
+    v.plain = v.fabric and s.machine[0].banks > 1 and v.group <= 2 and simple and accesses <= 1 and not v.accumulates
     v.streams = v.plain and not v.guarded and not v.group_weights and s.operands[first].kind != NO_OPERAND
     for k in range(3):
         if run_length(s.operands[first + k], np.int64(v.elements)) != v.elements:
@@ -409,25 +412,40 @@ def cost_of_group(s, i, context, elements):
 
 
 @jit
-def _fifo_push(s, o, origin, value):
-    write(s, origin + fifo_address(s, o, origin, np.int64(0), WRITING), o.bytes, value)
-    at = origin + o.base + 2
-    write(s, at, 2, read16(s, at) + np.uint32(1))
+def _fifo_place(s, o, origin, push):
+    """Index of the first element that the next group moves: known before the group changes anything."""
+    place = np.int64(0)
+    if o.kind == FIFO:
+        place = np.int64(read16(s, origin + o.base))
+        if push:
+            place += np.int64(read16(s, origin + o.base + 2))
+    return place
 
 
 @jit
-def _fifo_pop(s, o, origin):
-    at = origin + o.base
-    value = read(s, origin + fifo_address(s, o, origin, np.int64(0), READING), o.bytes)
-    write(s, at, 2, (read16(s, at) + np.uint32(1)) % np.uint32(o.extent0))
-    write(s, at + 2, 2, read16(s, at + 2) - np.uint32(1))
-    return value
+def _fifo_element(o, origin, place):
+    """Arena byte of a FIFO's element."""
+    return origin + o.base + 4 + place % np.int64(o.extent0) * o.bytes
+
+
+@jit
+def _fifo_moved(s, o, origin, elements, push):
+    """Head index and fill count after a group."""
+    if o.kind == FIFO:
+        at = origin + o.base
+        head = np.int64(read16(s, at))
+        fill = np.int64(read16(s, at + 2))
+        if not push:
+            write(s, at, 2, np.uint32((head + elements) % np.int64(o.extent0)))
+        write(s, at + 2, 2, np.uint32((fill + elements if push else fill - elements) & 0xFFFF))
 
 
 @jit_inline
 def as_register(t, bits):
     """A result as a register holds it: i16 sign-extended, everything else zero-extended."""
-    return np.uint32(np.int32(np.int16(bits))) if t == 0 else np.uint32(bits)
+    if t == 0:
+        return np.uint32(np.int32(np.int16(bits)))
+    return np.uint32(bits) if t == 1 or t == 3 else np.uint32(np.uint32(bits) & np.uint32(0xFFFF))
 
 
 @jit
@@ -446,11 +464,13 @@ def issue_group(s, i, context, elements, cycle):
     if b.kind == FABRIC_IN:
         in_b = leave(s, np.int64(b.pipe), cycle)
     done = v.elements - v.left
+    place_a, place_b = _fifo_place(s, a, origin, READING), _fifo_place(s, b, origin, READING)
+    place_d = _fifo_place(s, d, origin, WRITING)
     for k in range(elements):
         if a.kind == FABRIC_IN:
             x = _from_wavelet(a, in_a, k)
         elif a.kind == FIFO:
-            x = _fifo_pop(s, a, origin)
+            x = read(s, _fifo_element(a, origin, place_a + k), np.int64(a.bytes))
         elif v.group_weights:
             x = packed_weight(s, v, a, origin, done + k)
         else:
@@ -461,7 +481,7 @@ def issue_group(s, i, context, elements, cycle):
         if b.kind == FABRIC_IN:
             y = _from_wavelet(b, in_b, k)
         elif b.kind == FIFO:
-            y = _fifo_pop(s, b, origin)
+            y = read(s, _fifo_element(b, origin, place_b + k), np.int64(b.bytes))
         elif b.kind != NO_OPERAND:
             y = operand_value(s, b, origin)
             if b.kind == MEMORY:
@@ -476,7 +496,7 @@ def issue_group(s, i, context, elements, cycle):
         else:
             value = element_of(v, np.uint32(0), x, y)
             if d.kind == FIFO:
-                _fifo_push(s, d, origin, value)
+                write(s, _fifo_element(d, origin, place_d + k), np.int64(d.bytes), value)
             elif d.per_wavelet == 2:
                 out = np.uint32(out | (value & np.uint32(0xFFFF)) << np.uint32(16 * k))
             elif d.bytes == 2:
@@ -486,6 +506,9 @@ def issue_group(s, i, context, elements, cycle):
                 out = value
     if d.kind == FABRIC_OUT:
         enter(s, np.int64(d.pipe), out, np.int64(d.control), cycle)
+    _fifo_moved(s, a, origin, np.int64(elements), READING)
+    _fifo_moved(s, b, origin, np.int64(elements), READING)
+    _fifo_moved(s, d, origin, np.int64(elements), WRITING)
     v.left -= elements
 
 

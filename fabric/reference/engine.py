@@ -11,7 +11,7 @@ import numpy as np
 
 from ...isa.program import OPPOSITE, QUEUES, THREADS, Port, Program
 from .. import routes
-from ..outcome import Cycle, FaultRecord, Lane, LaneOutput, Outcome, Wait, Waits
+from ..outcome import Cycle, FaultCode, FaultRecord, Lane, LaneOutput, Outcome, Wait, Waits
 from ..spec import MachineSpec
 from .pe import Code, Pe
 from .router import EdgeLane, Observer, Router, Stage, Stop, Wavelet
@@ -215,7 +215,7 @@ class Fabric:
 
     def _fault(self, stop: Stop, x: int, y: int, t: int) -> None:
         pe = self.pes.get((x, y))
-        recent = tuple(pe.recent) if pe else ()
+        recent = tuple(pe.recent) if pe and stop.code is not FaultCode.BAD_COMMAND else ()
         self.faults.append(FaultRecord(stop.code, x, y, t, stop.pc, stop.argument, recent))
 
     # --- the end ---

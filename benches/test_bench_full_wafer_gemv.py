@@ -19,5 +19,6 @@ def test_full_wafer_gemv(benchmark, cols, rows, cycles):
     name = f"4-bit GEMV, {job.outputs:,} x {job.inputs:,} on {cols} x {rows} PEs, {cycles:,} cycles"
     figure(name, "built in", run.build_s, "s", 15 if whole else None)
     figure(name, "run in", run.run_s, "s", 90 if whole else None)
+    figure(name, "of which on one core", run.core_s, "s")
     figure(name, "peak memory of the process", peak_memory_gib(), "GiB", 8 if whole else None)
     figure(name, "bound", job.bound(run.result.spec).cycles, f"cycles ({job.bound(run.result.spec).by})")

@@ -84,7 +84,9 @@ class Waits:
     task: np.ndarray  # (H, W) int8: running task id, -1 = none
     in_fill: np.ndarray  # (H, W, 8) int32: wavelets in each input stage (ramp down and queue)
     out_fill: np.ndarray  # (H, W, 8) int32: wavelets in each output stage (queue and ramp up)
-    router_fill: dict[int, np.ndarray]  # input colour -> (H, W, 4) int32: wavelets in the stages behind ports N, E, S, W
+    router_fill: dict[
+        int, np.ndarray
+    ]  # input colour -> (H, W, 4) int32: wavelets in the stages behind ports N, E, S, W
     position: dict[int, np.ndarray]  # colour -> (H, W) int8 switch position, colours with switches only
     livelock: bool = False
 
@@ -95,16 +97,22 @@ class Outcome:
 
     end: str  # finished, hang, limit, fault, interrupted
     cycles: int
-    counters: np.ndarray  # (H, W, len(Cycle)) int64, sums to `cycles` for every PE with a kernel; zeros elsewhere
+    counters: (
+        np.ndarray
+    )  # (H, W, len(Cycle)) int64, sums to `cycles` for every PE with a kernel; zeros elsewhere
     link_words: np.ndarray  # (H, W, 5) int64: wavelets that left each router by each port
     registers: np.ndarray  # (H, W, 16) uint32
     instructions: np.ndarray  # (H, W) int64: instructions issued
     done: np.ndarray  # (H, W) bool: the PE executed `done`
     outputs: dict[str, list[LaneOutput]]  # output edge port -> one entry per lane
-    last_issue: np.ndarray  # (H, W) int64: last cycle a PE's engine was held by an instruction or group, -1 = never
+    last_issue: (
+        np.ndarray
+    )  # (H, W) int64: last cycle a PE's engine was held by an instruction or group, -1 = never
     fault: FaultRecord | None = None
     waits: Waits | None = None  # unless finished
-    unread_inputs: dict[str, list[int]] = field(default_factory=dict)  # input edge port -> words per lane still at the host
+    unread_inputs: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # input edge port -> words per lane still at the host
 
 
 # One lane of an input edge port: payloads uint32, control bits bool (None: all data), and perhaps int64 cycles that

@@ -93,19 +93,28 @@ class MachineSpec:
 
 def _vector_keys() -> tuple[set[str], set[str]]:
     """The `[setup]` and `[rate]` keys that the instruction table asks for."""
-    setups, rates = set(), set()
+    setups: set[str] = set()
+    rates: set[str] = set()
     for row in INSTRUCTIONS:
         if row.unit is Unit.VECTOR:
             for t, s in row.types:
                 rates.add(rate_key(row, t, s))
-                setups.update(setup_key(row, t, s, scalar) for scalar in ({True, False} if "scalar" in row.fields else {False}))
+                setups.update(
+                    setup_key(row, t, s, scalar)
+                    for scalar in ({True, False} if "scalar" in row.fields else {False})
+                )
     return setups, rates
 
 
 SETUP_KEYS, RATE_KEYS = _vector_keys()
-SPECIAL_KEYS = {
-    row.latency for row in INSTRUCTIONS if row.unit is Unit.SCALAR
-} - {"none", "integer", "load", "floating", "branch", "jump"}
+SPECIAL_KEYS = {row.latency for row in INSTRUCTIONS if row.unit is Unit.SCALAR} - {
+    "none",
+    "integer",
+    "load",
+    "floating",
+    "branch",
+    "jump",
+}
 
 
 def machine(name_or_path: str | Path) -> MachineSpec:
@@ -122,7 +131,8 @@ def machine(name_or_path: str | Path) -> MachineSpec:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise MachineError(
-            str(path), f"cannot read the machine file: {reason}",
+            str(path),
+            f"cannot read the machine file: {reason}",
             help=f"presets are {', '.join(PRESETS)}; anything else is the path of a TOML file",
         ) from None
     return parse_machine(text, str(path))
@@ -167,16 +177,24 @@ def _check(spec: MachineSpec, where: str) -> None:
             if depth < 2:
                 raise MachineError(where, f"`queues.{key}` holds {depth}: every depth is at least 2 wavelets")
     if spec.sram.bytes > 1 << 16 or spec.sram.bytes % 4:
-        raise MachineError(where, f"`sram.bytes` is {spec.sram.bytes}: a multiple of 4 up to 65,536 (16-bit addresses)")
+        raise MachineError(
+            where, f"`sram.bytes` is {spec.sram.bytes}: a multiple of 4 up to 65,536 (16-bit addresses)"
+        )
     if spec.sram.banks & (spec.sram.banks - 1) or spec.sram.bank_bytes != 4:
         raise MachineError(where, "`sram.banks` is a power of two and `sram.bank_bytes` is 4")
     for key in spec.setup:
         if spec.lead(key) < 1:
-            raise MachineError(where, f"`setup.{key}` is {spec.setup[key]}: at least `engine.writeback` = {spec.engine.writeback}")
+            raise MachineError(
+                where,
+                f"`setup.{key}` is {spec.setup[key]}: at least `engine.writeback` = {spec.engine.writeback}",
+            )
     for key, rate in spec.rate.items():
         whole = rate if rate >= 1 else 1 / rate
         if abs(whole - round(whole)) > 1e-9:
-            raise MachineError(where, f"`rate.{key}` is {rate}: a whole number of elements per cycle, or one over a whole number")
+            raise MachineError(
+                where,
+                f"`rate.{key}` is {rate}: a whole number of elements per cycle, or one over a whole number",
+            )
 
 
 class _Reader:
@@ -192,7 +210,9 @@ class _Reader:
         node: Any = self.tree
         for part in key.split("."):
             if not isinstance(node, dict) or part not in node:
-                raise MachineError(self.where, f"key `{key}` is missing", help="see fabric/machines/wse3.toml for every key")
+                raise MachineError(
+                    self.where, f"key `{key}` is missing", help="see fabric/machines/wse3.toml for every key"
+                )
             node = node[part]
         return node
 
@@ -211,14 +231,20 @@ class _Reader:
     def integer(self, key: str, minimum: int, maximum: int = 1 << 31) -> int:
         value = self._get(key)
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            raise MachineError(self.where, f"`{key}` is {value!r}: a whole number in {minimum}..{maximum} is wanted")
+            raise MachineError(
+                self.where, f"`{key}` is {value!r}: a whole number in {minimum}..{maximum} is wanted"
+            )
         return value
 
-    def integers(self, table: str, into: type, minimum: int, lists: tuple[str, ...] = (), zero: tuple[str, ...] = ()) -> dict:
+    def integers(
+        self, table: str, into: type, minimum: int, lists: tuple[str, ...] = (), zero: tuple[str, ...] = ()
+    ) -> dict:
         names = [f.name for f in dataclasses.fields(into) if f.name not in lists]
         return {n: self.integer(f"{table}.{n}", 0 if n in zero else minimum) for n in names}
 
-    def list(self, table: str, name: str, low: int, high: int, shortest: int, longest: int) -> tuple[int, ...]:
+    def list(
+        self, table: str, name: str, low: int, high: int, shortest: int, longest: int
+    ) -> tuple[int, ...]:
         key = f"{table}.{name}"
         value = self._get(key)
         fine = (
@@ -227,15 +253,24 @@ class _Reader:
             and all(isinstance(v, int) and not isinstance(v, bool) and low <= v <= high for v in value)
         )
         if not fine:
-            raise MachineError(self.where, f"`{key}` is {value!r}: a list of {shortest} to {longest} whole numbers in {low}..{high} is wanted")
+            raise MachineError(
+                self.where,
+                f"`{key}` is {value!r}: a list of {shortest} to {longest} whole numbers in {low}..{high} is wanted",
+            )
         return tuple(value)
 
     def table(self, table: str, keys: set[str], whole: bool) -> dict[str, float]:
-        read = (lambda k: float(self.integer(k, 1, 1 << 20))) if whole else (lambda k: float(self.number(k, 0)))
+        read = (
+            (lambda k: float(self.integer(k, 1, 1 << 20))) if whole else (lambda k: float(self.number(k, 0)))
+        )
         return {key: read(f"{table}.{key}") for key in sorted(keys)}
 
     def finish(self) -> None:
         for name, node in self.tree.items():
             for key in [f"{name}.{inner}" for inner in node] if isinstance(node, dict) else [name]:
                 if key not in self.used:
-                    raise MachineError(self.where, f"unknown key `{key}`", help="remove it, or check its spelling against fabric/machines/wse3.toml")
+                    raise MachineError(
+                        self.where,
+                        f"unknown key `{key}`",
+                        help="remove it, or check its spelling against fabric/machines/wse3.toml",
+                    )

@@ -180,8 +180,10 @@ def encode_array(to: FloatFormat, values: np.ndarray) -> np.ndarray:
     rest = significand - (kept << dropped)
     half = np.uint64(1) << (dropped - np.uint64(1))
     kept += (rest > half) | ((rest == half) & ((kept & np.uint64(1)) == 1))
-    result = np.minimum(kept + ((last - to.least_exponent).astype(np.uint64) << np.uint64(to.fraction_bits)),
-                        np.uint64(to.infinity))
+    result = np.minimum(
+        kept + ((last - to.least_exponent).astype(np.uint64) << np.uint64(to.fraction_bits)),
+        np.uint64(to.infinity),
+    )
     result |= np.where(bits >> np.uint64(63), np.uint64(to.sign_bit), np.uint64(0))
     nan = magnitude > np.uint64(F64.infinity)
     return np.where(nan, np.uint64(to.canonical_nan), result).astype(np.uint32)

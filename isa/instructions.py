@@ -223,7 +223,13 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
         "rd = rd + every element of a, rounded after each, in order",
     ),
     _vector(
-        "vredmax", 68, ("rd", "da", "advance_a", "type"), _NUMBERS, "reduce", "reduce", 1,
+        "vredmax",
+        68,
+        ("rd", "da", "advance_a", "type"),
+        _NUMBERS,
+        "reduce",
+        "reduce",
+        1,
         "rd = maximum of rd and every element of a",
     ),
     _vector(

@@ -23,10 +23,15 @@ from waferloom.isa.element_types import ElementType
 from waferloom.isa.floating import FloatFormat
 
 I16, I32, F16, F32, BF16 = (
-    ElementType.I16, ElementType.I32, ElementType.F16, ElementType.F32, ElementType.BF16)
+    ElementType.I16,
+    ElementType.I32,
+    ElementType.F16,
+    ElementType.F32,
+    ElementType.BF16,
+)
 
 FORMATS: dict[int, FloatFormat] = {F16: floating.F16, F32: floating.F32, BF16: floating.BF16}
-_WIDTH = {I16: 16, I32: 32, F16: 16, F32: 32, BF16: 16}
+_WIDTH: dict[int, int] = {I16: 16, I32: 32, F16: 16, F32: 32, BF16: 16}
 
 # (accumulator and result, source) pairs that have a multiply-add.
 MULTIPLY_ADD_TYPES = ((I16, I16), (I32, I16), (I32, I32), (F16, F16), (F32, F16), (F32, BF16), (F32, F32))

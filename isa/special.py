@@ -231,4 +231,3 @@ UNARY = {
     "exp": exp,
     "log": log,
 }
-

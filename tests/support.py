@@ -154,8 +154,16 @@ class Grid:
 
     def program(self) -> Program:
         return Program(
-            "test", self.width, self.height, self.kernels, self.placement, self.in_colour, self.out_colour,
-            self.route_table, self.routes, self.edge_ports,
+            "test",
+            self.width,
+            self.height,
+            self.kernels,
+            self.placement,
+            self.in_colour,
+            self.out_colour,
+            self.route_table,
+            self.routes,
+            self.edge_ports,
         )
 
 

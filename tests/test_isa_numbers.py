@@ -117,8 +117,10 @@ def test_f32_to_f16_at_every_value_tie_and_neighbour():
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.sampled_from(FLOATS), st.fractions(min_value=0, max_value=70000) | st.integers(0, 2**60).map(
-    lambda n: Fraction(n, 2**80)))
+@given(
+    st.sampled_from(FLOATS),
+    st.fractions(min_value=0, max_value=70000) | st.integers(0, 2**60).map(lambda n: Fraction(n, 2**80)),
+)
 def test_encode_chooses_the_nearest_pattern(t, value):
     scaled = value.limit_denominator(2**30)
     denominator = 2 ** scaled.denominator.bit_length()
@@ -133,8 +135,10 @@ def test_multiply_add_rounds_the_exact_sum_once(data):
     t, s = data.draw(st.sampled_from([(F16, F16), (F32, F16), (F32, BF16), (F32, F32)]))
     acc, a, b = data.draw(patterns(t)), data.draw(patterns(s)), data.draw(patterns(s))
     got = numbers.mac(t, s, acc, a, b)
-    finite = all(not f.is_nan(x) and not f.is_infinite(x) for f, x in
-                 [(numbers.FORMATS[t], acc), (numbers.FORMATS[s], a), (numbers.FORMATS[s], b)])
+    finite = all(
+        not f.is_nan(x) and not f.is_infinite(x)
+        for f, x in [(numbers.FORMATS[t], acc), (numbers.FORMATS[s], a), (numbers.FORMATS[s], b)]
+    )
     if finite:
         total = exact(t, acc) + exact(s, a) * exact(s, b)
         assert got == nearest(t, total) or (total == 0 and got in (0, numbers.FORMATS[t].sign_bit))

@@ -134,7 +134,8 @@ def test_f16_functions_round_the_f32_result():
         x = Fraction(floating.double_from_bits(floating.F16, a))
         quotient = 2**200 / x
         assert special.reciprocal(F16, a) == floating.F16.encode(
-            0, int(quotient) * 2 + (quotient.denominator > 1), -201)
+            0, int(quotient) * 2 + (quotient.denominator > 1), -201
+        )
 
 
 # Dequantise
@@ -149,7 +150,7 @@ def test_group_sizes_in_bytes():
 
 def test_a_q4_group_is_read_low_nibble_first():
     """Scale 0.5, offset -4: codes 0..15 are -4.0 .. 3.5; then the same backwards."""
-    group = bytes.fromhex("0038" "00c4" "1032547698badcfe" "efcdab8967452301")
+    group = bytes.fromhex("003800c41032547698badcfeefcdab8967452301")
     ramp = [-4.0 + 0.5 * k for k in range(16)]
     weights = dequantise.dequantise_q4(np.frombuffer(group, np.uint8))
     assert weights.tolist() == ramp + ramp[::-1]

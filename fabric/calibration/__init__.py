@@ -141,7 +141,10 @@ def _vectors() -> list[Row]:
         Row("f16 multiply-add in memory", rate, 4.0, lambda b: 1 / b.per_element("multiply_add"), note=apart),
         Row("f16 multiply-add in memory, set-up", cycles, 16, _setup("multiply_add", narrow)),
         Row(
-            "f32 multiply-add in memory", rate, 0.5, lambda b: 1 / b.per_element("multiply_add", **wide),
+            "f32 multiply-add in memory",
+            rate,
+            0.5,
+            lambda b: 1 / b.per_element("multiply_add", **wide),
             note=apart,
         ),
         Row("f32 multiply-add in memory, set-up", cycles, 17, _setup("multiply_add", wide)),
@@ -149,7 +152,11 @@ def _vectors() -> list[Row]:
         Row("reduction into a scalar, set-up", cycles, 8, _setup("reduction", narrow)),
         Row("dot product, multiply then reduce", per, 2.25, lambda b: b.per_element("dot")),
         Row(
-            "dot product, set-up", cycles, 20, _setup("dot", narrow), 1,
+            "dot product, set-up",
+            cycles,
+            20,
+            _setup("dot", narrow),
+            1,
             note="with clearing and storing the sum; what the published number counts is not known",
         ),
     ]
@@ -176,7 +183,9 @@ def _latencies() -> list[Row]:
         Row("branch not taken, to the next dispatch", cycles, 3, _following("branch", taken=0)),
         Row("branch taken, to the next dispatch", cycles, 6, _following("branch", taken=1)),
         Row(
-            "dependent f16 operations", "cycles each", 2,
+            "dependent f16 operations",
+            "cycles each",
+            2,
             lambda b: (b.following("dependent_chain", n=64) - b.following("dependent_chain", n=32)) / 32,
         ),
         Row("one synchronous operation", cycles, 514, lambda b: b.following("synchronous", operations=1) + 1),
@@ -196,19 +205,25 @@ def _fabric() -> list[Row]:
     message = "message of 8 words, receive dispatched at 365, send at 375"
     rows = []
     for what, published, lane, place in (
-        ("first word leaves", 382, 0, 0), ("last word leaves", 389, 0, -1),
-        ("first word arrives", 384, 1, 0), ("last word arrives", 391, 1, -1),
+        ("first word leaves", 382, 0, 0),
+        ("last word leaves", 389, 0, -1),
+        ("first word arrives", 384, 1, 0),
+        ("last word arrives", 391, 1, -1),
     ):
         rows.append(Row(f"{message}: {what}", "cycle", published, _passed(lane, place)))
     rows.append(
         Row(
-            f"{message}: completion task", "cycle", 394,
+            f"{message}: completion task",
+            "cycle",
+            394,
             lambda b: int(b.run("message").registers[0, 1, AFTER]),
         )
     )
     rows.append(
         Row(
-            "one hop", "cycles", 2.0,
+            "one hop",
+            "cycles",
+            2.0,
             lambda b: (_arrival(b.run("hops", routers=10)) - _arrival(b.run("hops", routers=2))) / 8,
         )
     )
@@ -216,20 +231,35 @@ def _fabric() -> list[Row]:
         for relays in (1, 2, 4, 8):
             rows.append(
                 Row(
-                    f"relay chain, {relays} x {words} words", "cycles",
-                    1.001 * relays * words + 16.1 * relays + 16.5, _relay(relays, words), 0.04, True,
+                    f"relay chain, {relays} x {words} words",
+                    "cycles",
+                    1.001 * relays * words + 16.1 * relays + 16.5,
+                    _relay(relays, words),
+                    0.04,
+                    True,
                     "1.001 N B + 16.1 N + 16.5; from cycle 0 to the last execution",
                 )
             )
     for pes, words in ((4, 16), (8, 64)):
         size = f"{words} words, {pes} PEs"
         rows.append(
-            Row(f"WSE-2 broadcast, {size}", "cycles", words + pes + 4, _along_row("broadcast", pes, words), 0,
-                note="B + P + 4, from the first issue to the last, both counted")
+            Row(
+                f"WSE-2 broadcast, {size}",
+                "cycles",
+                words + pes + 4,
+                _along_row("broadcast", pes, words),
+                0,
+                note="B + P + 4, from the first issue to the last, both counted",
+            )
         )
         rows.append(
-            Row(f"WSE-2 chain reduction, {size}", "cycles", words + 6 * (pes - 1),
-                _along_row("chain_reduction", pes, words), note="B + 6 (P - 1), counted in the same way")
+            Row(
+                f"WSE-2 chain reduction, {size}",
+                "cycles",
+                words + 6 * (pes - 1),
+                _along_row("chain_reduction", pes, words),
+                note="B + 6 (P - 1), counted in the same way",
+            )
         )
     return rows
 

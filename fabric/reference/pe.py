@@ -88,9 +88,7 @@ class Pe:
         self.in_queues: dict[int, Stage] = {}
         self.out_queues: dict[int, Stage] = {}
         self.tasks = {i: TaskState(task, task.entry, task.blocked) for i, task in kernel.tasks.items()}
-        self.data_tasks = {
-            s.task.queue: s for s in self.tasks.values() if s.task.kind is TaskKind.DATA
-        }
+        self.data_tasks = {s.task.queue: s for s in self.tasks.values() if s.task.kind is TaskKind.DATA}
         self.registers: list[int] = [0] * REGISTERS
         self.ready = [0] * REGISTERS  # first cycle in which each register can be used
         self.descriptors: list[Descriptor | None] = [None] * DESCRIPTORS

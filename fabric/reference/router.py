@@ -169,8 +169,15 @@ class Router:
             self.words[output] += 1
         if observer:
             observer(
-                "depart", t, self.x, self.y, port=grant.port, colour=grant.colour, outputs=grant.outputs,
-                payload=arrived.payload, control=arrived.control,
+                "depart",
+                t,
+                self.x,
+                self.y,
+                port=grant.port,
+                colour=grant.colour,
+                outputs=grant.outputs,
+                payload=arrived.payload,
+                control=arrived.control,
             )
 
     def _switch(self, route: Route, colour: int, wavelet: Wavelet) -> None:

@@ -241,4 +241,3 @@ VECTOR: dict[str, Element] = {
     "vredmax": lambda t, s, d, a, b: numbers.maximum(t, d, a),
     "vdot": lambda t, s, d, a, b: numbers.mac(t, s, d, a, b),
 }
-

@@ -1,4 +1,4 @@
-"""What an engine hands back after a run: the same shape from both engines, compared field by field in the tests."""
+"""What an engine hands back after a run: the same from both engines, compared field by field in the tests."""
 
 from __future__ import annotations
 
@@ -115,13 +115,15 @@ class Outcome:
     )  # input edge port -> words per lane still at the host
 
 
-# One lane of an input edge port: payloads uint32, control bits bool (None: all data), and perhaps int64 cycles that
-# never decrease: the cycle before which each wavelet is not on the edge link.
+# One lane of an input edge port: payloads uint32, control bits bool (None: all data), and perhaps int64
+# cycles that never decrease: the cycle before which each wavelet is not on the edge link.
 Lane = tuple[np.ndarray, np.ndarray | None] | tuple[np.ndarray, np.ndarray | None, np.ndarray]
 
 # The interface of both engines:
-#   run(spec: MachineSpec, program: Program, sram: np.ndarray, inputs, max_cycles=None, strict=None, interrupted=None) -> Outcome
-# sram: (H * W, stride) uint8, row y * W + x, changed in place; stride >= the largest kernel's data, a multiple of 8.
+#   run(spec: MachineSpec, program: Program, sram: np.ndarray, inputs, max_cycles=None, strict=None,
+#       interrupted=None) -> Outcome
+# sram: (H * W, stride) uint8, row y * W + x, changed in place; stride >= the largest kernel's data and a
+# multiple of 8.
 # inputs: input edge port -> list of Lane, one per lane.
 # strict: None, or (H * W, stride) bool array of the bytes written so far, changed in place.
 # interrupted: called now and then without arguments; returns True to stop (end = interrupted).

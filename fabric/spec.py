@@ -255,7 +255,8 @@ class _Reader:
         if not fine:
             raise MachineError(
                 self.where,
-                f"`{key}` is {value!r}: a list of {shortest} to {longest} whole numbers in {low}..{high} is wanted",
+                f"`{key}` is {value!r}: a list of {shortest} to {longest} whole numbers in {low}..{high} is "
+                "wanted",
             )
         return tuple(value)
 

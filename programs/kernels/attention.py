@@ -1,0 +1,123 @@
+"""Grouped-query attention for one new token as a fragment: scores, softmax in f32, weighted values.
+
+Token t lies in row t mod rows, so the KV cache grows evenly; a column holds `dims` dimensions of its KV head.
+Scores are summed over the columns that share the head, softmax and values over the rows. r11: tokens here.
+"""
+
+from __future__ import annotations
+
+from .all_reduce import COLUMN, Axis, Vector, all_reduce
+
+__all__ = ["GROUP", "append", "attention"]
+
+GROUP = Axis("group", "west", "east", "group_back", "group_copies", "r10")  # columns that share a KV head
+
+
+def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
+    """Lines that keep key and value in the row whose turn it is; trap 1 if its cache is full.
+
+    The key is `rotated` behind `heads` queries, the value follows the key in `sums`. Uses d0, d1, r4, r5.
+    """
+    return [
+        "  ld.i32 r4, turn",
+        "  ld.i32 r11, tokens",
+        "  bne r4, r1, append_other",
+        f"  li r5, {capacity}",
+        "  blt r11, r5, append_room",
+        "  trap 1",
+        "append_room:",
+        f"  ldd d0, keys[d, 0] over d:{dims}",
+        "  shli r5, r11, 1",
+        "  addd d0, r5, base",
+        f"  vcvt.f16.f32 d0, rotated[{heads * dims} + d] over d:{dims}",
+        f"  ldd d1, values[0, d] over d:{dims}",
+        f"  muli r5, r11, {2 * dims}",
+        "  addd d1, r5, base",
+        f"  vcvt.f16.f32 d1, sums[{(heads + 1) * dims} + d] over d:{dims}",
+        "  addi r11, r11, 1",
+        "  st.i32 r11, tokens",
+        f"  li r4, {rows}",
+        "append_other:",
+        "  addi r4, r4, -1",
+        "  st.i32 r4, turn",
+    ]
+
+
+def attention(heads: int, dims: int, capacity: int, rows: int, sharing: int, outside: bool) -> list[str]:
+    """Lines that turn `query` f16[heads * dims] into `context` f16[heads * dims].
+
+    `sharing`: columns that share the head; `outside`: there are columns without one. Symbols: `keys`
+    f16[dims, capacity], `values` f16[capacity, dims], `scores` f32 and `weights` f16[heads, capacity],
+    `largest` f32[heads], `mixed` f32[heads * dims + heads]. Uses d0..d8, r5..r7.
+    """
+    loops = f"over h:{heads}, b:1, d:{dims}, r:8"
+    lines = [
+        "  addi r5, r11, 7",
+        "  shri r5, r5, 3",  # eights of tokens
+        "  shli r6, r5, 3",
+        f"  ldd d0, scores[h, j] over h:{heads}, j:1",
+        "  setd d0, r6, extent1",
+        "  vmov.f32 d0, r1",
+        f"  ldd d0, scores[h, 8*b + r] {loops}",
+        f"  ldd d1, keys[d, 8*b + r] {loops}",
+        f"  ldd d2, query[{dims}*h + d] {loops}",
+        "  setd d0, r5, extent1",
+        "  setd d1, r5, extent1",
+        "  setd d2, r5, extent1",
+        "  vmac.f32.f16 d0, d1, d2",
+        f"  ldd d4, scores[h, j] over h:{heads}, j:1",
+        "  setd d4, r11, extent1",
+    ]
+    if sharing > 1:
+        queues = (GROUP.before, GROUP.after, GROUP.back, GROUP.copies)
+        registers = ("d0", "d1", "d2", "d3")
+        lines.append(f"  muli r5, r11, {heads}")
+        if outside:
+            lines += ["  li r6, 3", f"  beq {GROUP.role}, r6, scores_done"]
+        # A queue that no colour is bound to is never named: the roles decide which instruction runs.
+        for register, queue in zip(registers, queues, strict=True):
+            lines += [f"  ldd {register}, {queue}.single[1]", f"  setd {register}, r5, extent0"]
+        lines += all_reduce(GROUP, sharing, Vector("d4"), "scores", registers=registers)
+    lines += _softmax(heads, dims, capacity, rows)
+    block, at = 8 if dims % 8 == 0 else 4, f"{dims}*h + d"
+    loops = f"over h:{heads}, b:{dims // block}, j:1, r:{block}"
+    lines += [
+        f"  vmov.f32 mixed[i], r1 over i:{heads * dims}",
+        f"  ldd d0, mixed[{dims}*h + {block}*b + r] {loops}",
+        f"  ldd d1, values[j, {block}*b + r] {loops}",
+        f"  ldd d2, weights[h, j] {loops}",
+        "  setd d0, r11, extent2",
+        "  setd d1, r11, extent2",
+        "  setd d2, r11, extent2",
+        "  vmac.f32.f16 d0, d1, d2",
+        *all_reduce(COLUMN, rows, Vector("mixed"), "mixed_sum"),
+        f"  vrcp.f32 mixed[{heads * dims} + h], mixed[{heads * dims} + h] over h:{heads}",
+        f"  vmul.f32 mixed[{at}], mixed[{at}], mixed[{heads * dims} + h] over h:{heads}, d:{dims}",
+        f"  vcvt.f16.f32 context[i], mixed[i] over i:{heads * dims}",
+    ]
+    return lines
+
+
+def _softmax(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
+    """d4 holds the scores: their maximum over the rows, f16 weights exp(score - maximum), sums of these."""
+    lines = [f"  ldd d5, scores[0, j] over j:{1}", "  setd d5, r11, extent0", f"  li r7, {4 * capacity}"]
+    for head in range(heads):
+        lines += ["  li r6, f32(-3.0e38)", "  vredmax.f32 r6, d5", f"  st.f32 r6, largest[{head}]"]
+        lines += ["  addd d5, r7, base"] * (head + 1 < heads)
+    lines += [
+        *all_reduce(COLUMN, rows, Vector("largest"), "largest_all", "vmax.f32"),
+        f"  ldd d6, largest[h] over h:{heads}, j:1",
+        "  setd d6, r11, extent1",
+        "  vsub.f32 d4, d4, d6",
+        "  vexp.f32 d4, d4",
+        f"  ldd d7, weights[h, j] over h:{heads}, j:1",
+        "  setd d7, r11, extent1",
+        "  vcvt.f16.f32 d7, d4",
+        "  ldd d8, weights[0, j] over j:1",
+        "  setd d8, r11, extent0",
+        f"  li r7, {2 * capacity}",
+    ]
+    for head in range(heads):
+        lines += ["  li r6, 0", "  vred.f32.f16 r6, d8", f"  st.f32 r6, mixed[{heads * dims + head}]"]
+        lines += ["  addd d8, r7, base"] * (head + 1 < heads)
+    return lines

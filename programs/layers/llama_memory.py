@@ -1,0 +1,82 @@
+"""What lies in the SRAM of every PE of a llama layer, in order, with the bytes it takes."""
+
+from __future__ import annotations
+
+from .llama_plan import SUMS, LayerPlan, Store
+
+__all__ = ["stores"]
+
+_BYTES = {"i32": 4, "f32": 4, "f16": 2}
+
+
+def stores(plan: LayerPlan) -> tuple[Store, ...]:
+    """The symbols of a PE; machine.md §2 has the bank rules that `align` and the gap in front of x serve."""
+    heads, dims, tokens = plan.config.queries, plan.dims, plan.capacity
+    half = dims // 2
+    matrices = plan.matrices.values()
+    gathered = plan.rows * plan.share
+    sums = max(2 * gathered, *(m.rows for m in matrices))
+    found = [
+        _scalar("column_role", "0 in the first row, 1 between, 2 in the last row"),
+        _scalar("row_role", "0 in the first column, 1 between, 2 in the last column"),
+        _scalar("group_role", "the same among the columns that share a KV head; 3 outside attention"),
+        _scalar("turn", "tokens until this row keeps one"),
+        _scalar("gate_at", "byte offset of this row's share of the FFN sums"),
+        _scalar("behind", "gated values from the rows in the north"),
+        _scalar("position", "tokens so far", True),
+        _scalar("tokens", "keys and values in this PE", True),
+        _plain("hidden", "f16", (plan.tile,), "the residual stream of this row"),
+        _plain("attn_norm", "f32", (plan.tile,), "norm weights of this row"),
+        _plain("ffn_norm", "f32", (plan.tile,), "norm weights of this row"),
+        _plain("wide", "f32", (plan.tile,), "the residual stream in f32"),
+        _plain("square", "f32", (1,), "sum of squares"),
+        _plain("rotation", "f32", (3, half), "-sin, cos, sin of this position's angles"),
+        _plain("step", "f32", (2, half), "cos, sin of the angles from one position to the next"),
+        _plain("turned", "f32", (2, half), "the next position's cos, sin"),
+        _plain("rotated", "f32", ((heads + 1) * dims,), "queries and key after RoPE"),
+        _plain("largest", "f32", (heads,), "largest score of a head"),
+        _plain("mixed", "f32", (heads * dims + heads,), "weighted values, then sums of weights"),
+        _plain("gate", "f32", (plan.share,), "the gate of this PE's share"),
+        _plain("gated", "f16", (plan.share,), "gated values of this PE's share"),
+        *_operand("x", plan.tile, "normalised inputs"),
+        *_operand("query", heads * dims, "queries of this column"),
+        *_operand("context", plan.context, "attention outputs of this column"),
+        *_operand("neurons", gathered, "gated FFN values of this column"),
+        _plain("sums", "f32", (sums,), "sums of a GEMV", align=True),
+        _plain("keys", "f16", (dims, tokens), "KV cache: keys, by dimension", align=True),
+        _plain("values", "f16", (tokens, dims), "KV cache: values, by token", align=True),
+        _plain("scores", "f32", (heads, tokens), "scores of this row's tokens", align=True),
+        _plain("weights", "f16", (heads, tokens), "their softmax weights", align=True),
+    ]
+    if plan.kind == "f16":
+        for m in matrices:
+            found.append(_plain(f"w_{m.name}", "f16", (m.rows, m.pitch), f"weights of {m.name}", align=True))
+        return tuple(found)
+    buffer = max(m.slice * m.pitch for m in matrices)
+    found.append(_plain("slice", "f16", (buffer,), "weights that are being multiplied", align=True))
+    for m in matrices:
+        wide = f"{plan.kind}[{m.rows}, {m.inputs}] group {m.group} export"
+        found.append(Store(f"w_{m.name}", wide, m.stored_bytes(plan.kind), f"weights of {m.name}"))
+        part = f"{plan.kind}[{m.slice}, {m.inputs}] group {m.group} at w_{m.name}"
+        found.append(Store(f"part_{m.name}", part, 0, ""))
+        found.append(Store(f"slice_{m.name}", f"f16[{m.slice}, {m.pitch}] at slice", 0, ""))
+    return tuple(found)
+
+
+def _scalar(name: str, purpose: str, export: bool = False) -> Store:
+    return Store(name, "i32 export = 0" if export else "i32 = 0", 4, purpose)
+
+
+def _plain(name: str, kind: str, shape: tuple[int, ...], purpose: str, align: bool = False) -> Store:
+    """Numbers that start as zeros; up to 31 bytes are lost in front of an aligned one."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    text = f"{kind}[{', '.join(map(str, shape))}]" + " align 32" * align + " export = 0"
+    return Store(name, text, count * _BYTES[kind] + 31 * align, purpose)
+
+
+def _operand(name: str, count: int, purpose: str) -> list[Store]:
+    """A vector that meets weights: 4 bytes behind a multiple of 32, in a bank of the other parity."""
+    block = _plain(f"{name}_block", "f16", (count + SUMS // 4,), purpose, align=True)
+    return [block, Store(name, f"f16[{count}] at {name}_block + 4 export", 0, "")]

@@ -1,0 +1,163 @@
+"""The program of a llama layer: fragments of kernels put in order, queues, colours and routes of one grid.
+
+Every PE runs the same kernel; roles at the ends of rows and columns are scalars. The source can be saved and
+read: `layer_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...isa.assembler import assemble_text
+from ...isa.program import Program
+from ..kernels.all_reduce import (
+    COLUMN,
+    FIRST_LINES,
+    ROW,
+    Vector,
+    all_reduce,
+    axis_bindings,
+    axis_routes,
+    chain,
+)
+from ..kernels.attention import GROUP, append, attention
+from ..kernels.rms_norm import rms_norm
+from ..kernels.rope import next_rotation, rope
+from ..kernels.silu_gate import silu_gate
+from ..kernels.tile_product import tile_product
+from .llama_plan import LayerPlan
+
+__all__ = ["build_layer", "layer_source", "steps"]
+
+
+def build_layer(plan: LayerPlan) -> Program:
+    """The layer's program: input port `hidden` in the west, output port `hidden_out` in the east."""
+    return assemble_text(layer_source(plan), name="llama_layer")
+
+
+def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
+    """What a PE does for a token, in order: a title and its lines."""
+    config, rows, cols = plan.config, plan.rows, plan.cols
+    heads, dims, tile = config.queries, plan.dims, plan.tile
+    scale = f"f32({config.head_dim**-0.5!r})"
+    residual = [
+        "  vcvt.f32.f16 wide, hidden",
+        f"  vadd.f32 wide[i], sums[i], wide[i] over i:{tile}",
+        "  vcvt.f16.f32 hidden, wide",
+    ]
+
+    def column_sums(name: str) -> list[str]:
+        return all_reduce(COLUMN, rows, Vector("sums[i]", f"i:{plan.matrices[name].outputs}"), name)
+
+    def product(name: str, x: str) -> list[str]:
+        m = plan.matrices[name]
+        return tile_product(name, x, m.rows, m.inputs, m.slice, plan.kind, m.group)
+
+    leave = Vector("sums[i]", f"i:{tile}")
+    return [
+        ("the activation arrives and starts the layer", ["  vmov.f16 hidden, arriving"]),
+        ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, rows)),
+        ("queries, keys, values", [*product("qkv", "x"), *column_sums("qkv")]),
+        ("rotary position; queries carry the scale of the scores", [
+            *rope(heads + 1, dims),
+            f"  li r6, {scale}",
+            f"  vmul.f32 rotated[i], rotated[i], r6 over i:{heads * dims}",
+            f"  vcvt.f16.f32 query[i], rotated[i] over i:{heads * dims}",
+        ]),
+        ("the KV cache grows by one token", append(heads, dims, plan.capacity, rows)),
+        ("attention", attention(
+            heads, dims, plan.capacity, rows, plan.sharing, plan.attention_cols < cols)),
+        ("output projection and residual", [
+            *product("output", "context"), *all_reduce(ROW, cols, leave, "output"), *residual]),
+        ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, rows)),
+        ("gate and up", [*product("gate_up", "x"), *column_sums("gate_up")]),
+        ("SiLU gate", silu_gate(plan.ffn, plan.share, rows)),
+        ("down projection, residual, departure", [
+            *product("down", "neurons"),
+            *(chain(ROW, leave, "down") if cols > 1 else []),
+            *residual,
+            "  vmov.f16 leaving, hidden",
+            *(["down_sent:"] if cols > 1 else []),
+        ]),
+        ("the next position", [
+            *next_rotation(dims), "  ld.i32 r4, position", "  addi r4, r4, 1", "  st.i32 r4, position"]),
+    ]  # fmt: skip
+
+
+def layer_source(plan: LayerPlan) -> str:
+    """The program as text of the language."""
+    lines = [
+        f"; A llama layer on {plan.cols} x {plan.rows} PEs, made by programs/layers/llama_program.py.",
+        ";   hidden   f16, split over the rows: in at the west edge, out at the east edge, in the same lanes",
+        f";   tile     {plan.tile} of {plan.config.hidden} elements per row",
+        f";   heads    {plan.config.queries} query heads per KV head, {plan.dims} dimensions per column",
+        f";   neurons  {plan.ffn} of {plan.config.ffn} per column",
+        f".colour arrive, leave{_colours(plan)}",
+        "",
+        ".kernel layer",
+        ".queues",
+        f"  in  arriving, {COLUMN.before}, {COLUMN.back}, {ROW.before}, {ROW.back}, {GROUP.back}",
+        f"  out {COLUMN.after}, {COLUMN.copies}, {ROW.after}, {ROW.copies}, {GROUP.copies}, leaving",
+        ".data",
+        *(f"  {s.name}: {s.declaration}" + f"  ; {s.purpose}" * bool(s.purpose) for s in plan.stores),
+        ".code",
+        "task start entry",
+        *FIRST_LINES,
+        f"  ld.i32 {COLUMN.role}, column_role",
+        f"  ld.i32 {ROW.role}, row_role",
+        f"  ld.i32 {GROUP.role}, group_role",
+    ]
+    for title, code in steps(plan):
+        lines += [f"; --- {title} ---", *code]
+    lines += ["  done", "  end", "", ".layout", *(f"  {line}" for line in _layout(plan))]
+    return "\n".join(lines) + "\n"
+
+
+def _colours(plan: LayerPlan) -> str:
+    """Names of the colours that a grid of this size needs."""
+    names = [f"{axis.name}_{part}" for axis, pes in ((COLUMN, plan.rows), (ROW, plan.cols)) if pes > 1
+             for part in ("even", "odd", "all")]  # fmt: skip
+    return "".join(f", {name}" for name in [*names, *(["group_all"] if plan.sharing > 1 else [])])
+
+
+def _layout(plan: LayerPlan) -> Sequence[str]:
+    cols, rows, n = plan.cols, plan.rows, plan.sharing
+    inside = f"x < {plan.attention_cols}"
+    shared = n > 1
+    bindings = [
+        "arriving = arrive",
+        f"leaving = x == {cols - 1} ? leave : none",
+        *axis_bindings(COLUMN, "y", rows),
+        *axis_bindings(ROW, "x", cols),
+        f"{GROUP.back} = " + (f"{inside} && x % {n} != {n - 1} ? group_all : none" if shared else "none"),
+        f"{GROUP.copies} = " + (f"{inside} && x % {n} == {n - 1} ? group_all : none" if shared else "none"),
+        f"column_role = y == {rows - 1} ? 2 : y == 0 ? 0 : 1",
+        f"row_role = x == {cols - 1} ? 2 : x == 0 ? 0 : 1",
+        f"group_role = {inside} ? (x % {n} == {n - 1} ? 2 : x % {n} == 0 ? 0 : 1) : 3",
+        "turn = y",
+        f"gate_at = {8 * plan.share} * y",
+        f"behind = {plan.share} * y",
+    ]
+    lines = [
+        f"grid {cols}, {rows}",
+        "place layer at (*, *) {",
+        *(f"  {binding}" for binding in bindings),
+        "}",
+        f"route arrive at (0..{cols - 2}, *): W -> E, RAMP",
+        f"route arrive at ({cols - 1}, *): W -> RAMP",
+        f"route leave at ({cols - 1}, *): RAMP -> E",
+        *axis_routes(COLUMN, rows),
+        *axis_routes(ROW, cols),
+    ]
+    if shared:
+        last = plan.attention_cols - 1
+        lines += [
+            f"route group_all at ({n - 1}..{last} step {n}, *): RAMP -> W",
+            f"route group_all at (0..{last} step {n}, *): E -> RAMP",
+            *(f"route group_all at ({k}..{last} step {n}, *): E -> W, RAMP" for k in range(1, n - 1)),
+        ]
+    return [
+        *lines,
+        f"input hidden on west lanes * colour arrive : f16[{plan.tile}]",
+        f"output hidden_out on east lanes * colour leave : f16[{plan.tile}]",
+    ]

@@ -15,8 +15,9 @@ from waferloom.fabric.engine.bitcasts import f32_from_bits, f32_from_f16
 from waferloom.fabric.engine.jit import jit
 from waferloom.isa.element_types import ElementType
 
-I16, I32, F16, F32, BF16 = (int(t) for t in (
-    ElementType.I16, ElementType.I32, ElementType.F16, ElementType.F32, ElementType.BF16))
+I16, I32, F16, F32, BF16 = (
+    int(t) for t in (ElementType.I16, ElementType.I32, ElementType.F16, ElementType.F32, ElementType.BF16)
+)
 
 
 @jit

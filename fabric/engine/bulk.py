@@ -1,7 +1,9 @@
 """Memory-only vector instructions at once: the values of all elements, without their times.
 
-Same results as issuing group by group, since elements are computed in order and nobody else touches this PE's memory meanwhile.
-Runs are the longest stretch in which every operand moves by one stride; common operations on dense runs have loops that
+Same results as issuing group by group, since elements are computed in order and nobody else touches this PE's
+memory meanwhile.
+Runs are the longest stretch in which every operand moves by one stride; common operations on dense runs have
+loops that
 vectorise, everything else goes element by element.
 """
 
@@ -15,8 +17,9 @@ from . import arithmetic as ar
 from . import integers
 from .bitcasts import f32_from_bits, f32_from_f16
 from .jit import jit
-from .meaning import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB, element_of
+from .meaning import element_of
 from .memory import operand_value, read16, read32, run_length, span, step, write
+from .opcodes import VADD, VDEQ, VMAC, VMOV, VMUL, VRED, VSUB
 from .state import CONSTANT, MEMORY, NO_OPERAND
 from .vectors import Q4, as_register, group_bytes, packed_weight
 
@@ -79,7 +82,8 @@ def all_elements(s, i, context):
 
 @jit
 def _apart(o, at, dense, size, at_d, n):
-    """Whether computing n dense results at halfword at_d in any order leaves what operand `o` still has to give."""
+    """Whether computing n dense results at halfword at_d in any order leaves what operand `o` still has to
+    give."""
     if o.kind != MEMORY or (at == at_d and dense and o.bytes == size):
         return True
     return at >= at_d + n * size // 2 or at_d >= at + n * o.bytes // 2
@@ -229,13 +233,26 @@ def _one_by_one(s, v, d, a, b, origin, n):
 
 @jit
 def _blocked(s, v, d, a, b, origin):
-    """f16 x f16 + f32 with eight resident accumulators: the inner loop of a GEMV. False if the shape is another one."""
+    """f16 x f16 + f32 with eight resident accumulators: the inner loop of a GEMV. False if the shape is
+    another one."""
     fits = (
-        d.kind == MEMORY and d.extent3 == 8 and d.stride3 == 4 and d.stride2 == 0 and (d.base | d.stride1) & 3 == 0
-        and a.kind == MEMORY and a.extent3 == 8
-        and b.kind == MEMORY and b.extent3 == 8 and b.stride3 == 0
-        and a.extent2 == d.extent2 and b.extent2 == d.extent2 and a.extent1 == d.extent1 and b.extent1 == d.extent1
-        and d.extent0 == 1 and a.extent0 == 1 and b.extent0 == 1
+        d.kind == MEMORY
+        and d.extent3 == 8
+        and d.stride3 == 4
+        and d.stride2 == 0
+        and (d.base | d.stride1) & 3 == 0
+        and a.kind == MEMORY
+        and a.extent3 == 8
+        and b.kind == MEMORY
+        and b.extent3 == 8
+        and b.stride3 == 0
+        and a.extent2 == d.extent2
+        and b.extent2 == d.extent2
+        and a.extent1 == d.extent1
+        and b.extent1 == d.extent1
+        and d.extent0 == 1
+        and a.extent0 == 1
+        and b.extent0 == 1
     )
     if not fits:
         return False
@@ -256,10 +273,21 @@ def _blocked(s, v, d, a, b, origin):
         at_d = origin + d.base + outer * d.stride1 >> 2
         at_a = np.uint64(origin + a.base + outer * a.stride1 >> 1)
         at_b = np.uint64(origin + b.base + outer * b.stride1 >> 1)
-        m0, m1, m2, m3 = f32_from_bits(m[at_d]), f32_from_bits(m[at_d + 1]), f32_from_bits(m[at_d + 2]), f32_from_bits(m[at_d + 3])
-        m4, m5, m6, m7 = f32_from_bits(m[at_d + 4]), f32_from_bits(m[at_d + 5]), f32_from_bits(m[at_d + 6]), f32_from_bits(m[at_d + 7])
+        m0, m1, m2, m3 = (
+            f32_from_bits(m[at_d]),
+            f32_from_bits(m[at_d + 1]),
+            f32_from_bits(m[at_d + 2]),
+            f32_from_bits(m[at_d + 3]),
+        )
+        m4, m5, m6, m7 = (
+            f32_from_bits(m[at_d + 4]),
+            f32_from_bits(m[at_d + 5]),
+            f32_from_bits(m[at_d + 6]),
+            f32_from_bits(m[at_d + 7]),
+        )
         for _ in range(d.extent2):
-            # Products of f16 are exact in f32, so this is mac_f32_f16; a NaN stays one and is made canonical at the end.
+            # Products of f16 are exact in f32, so this is mac_f32_f16; a NaN stays one and is made canonical
+            # at the end.
             y = f32_from_f16(half[at_b])
             m0 += f32_from_f16(half[at_a]) * y
             m1 += f32_from_f16(half[at_a + row]) * y
@@ -271,8 +299,18 @@ def _blocked(s, v, d, a, b, origin):
             m7 += f32_from_f16(half[at_a + row7]) * y
             at_a += step_a
             at_b += step_b
-        m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3] = ar.f32_result(m0), ar.f32_result(m1), ar.f32_result(m2), ar.f32_result(m3)
-        m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7] = ar.f32_result(m4), ar.f32_result(m5), ar.f32_result(m6), ar.f32_result(m7)
+        m[at_d], m[at_d + 1], m[at_d + 2], m[at_d + 3] = (
+            ar.f32_result(m0),
+            ar.f32_result(m1),
+            ar.f32_result(m2),
+            ar.f32_result(m3),
+        )
+        m[at_d + 4], m[at_d + 5], m[at_d + 6], m[at_d + 7] = (
+            ar.f32_result(m4),
+            ar.f32_result(m5),
+            ar.f32_result(m6),
+            ar.f32_result(m7),
+        )
     return True
 
 
@@ -299,7 +337,8 @@ def _reduce(s, i, v, a, b, origin):
 
 @jit
 def _dequantise(s, v, d, a, origin):
-    """Packed weights to f16, group by group along the source, to wherever the destination's generator leads."""
+    """Packed weights to f16, group by group along the source, to wherever the destination's generator
+    leads."""
     weights = np.int64(v.group_weights)
     n = np.int64(v.elements)
     run = _gcd(run_length(d, n), weights)

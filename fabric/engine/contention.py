@@ -1,9 +1,13 @@
 """Shared links taken on trust, and what happens when trust was misplaced.
 
-Most links that several colours share are never wanted by two of them in the same cycle: kernels run one after another. So a
-run first lets every channel stream as if its links were its own and notes the bursts in which each one crosses a shared link.
-If no two bursts of a link overlap, arbitration could not have delayed anything, and the run is exact. If some do, those links are
-marked as contended and the run starts again from the same memory with an arbiter at each (docs/engine.md). What is known of a
+Most links that several colours share are never wanted by two of them in the same cycle: kernels run one after
+another. So a
+run first lets every channel stream as if its links were its own and notes the bursts in which each one
+crosses a shared link.
+If no two bursts of a link overlap, arbitration could not have delayed anything, and the run is exact. If some
+do, those links are
+marked as contended and the run starts again from the same memory with an arbiter at each (docs/engine.md).
+What is known of a
 program is kept for its next run.
 """
 
@@ -23,7 +27,8 @@ _known: dict[int, np.ndarray] = {}
 
 
 def contended_links(program: Program) -> np.ndarray:
-    """(n, 5) bool: output links that were found contended in earlier runs of this program; shared, so changes are kept."""
+    """(n, 5) bool: output links that were found contended in earlier runs of this program; shared, so changes
+    are kept."""
     key = id(program)
     if key not in _known:
         _known[key] = np.zeros((program.width * program.height, 5), bool)
@@ -63,7 +68,8 @@ def overlapping(state: State) -> np.ndarray:
         return np.zeros(0, np.int64)
     order = np.lexsort((first, link))
     link, first, last = link[order], first[order], last[order]
-    # Bursts of one channel are disjoint, so a burst that begins before all earlier ones of its link ended meets another's.
+    # Bursts of one channel are disjoint, so a burst that begins before all earlier ones of its link ended
+    # meets another's.
     rank = np.concatenate([[0], np.cumsum(link[1:] != link[:-1])])
     span = np.int64(last.max()) + 1
     ended = np.maximum.accumulate(last + rank * span)
@@ -72,7 +78,8 @@ def overlapping(state: State) -> np.ndarray:
 
 
 def with_room(state: State) -> State:
-    """Drop noted bursts that nothing can meet any more (call `overlapping` first); double the notes if that does not help."""
+    """Drop noted bursts that nothing can meet any more (call `overlapping` first); double the notes if that
+    does not help."""
     run = state.run[0]
     used, capacity = int(run["crossings"]), len(state.crossing_watch)
     if used + 2 * RESERVE < capacity or not capacity:
@@ -85,4 +92,6 @@ def with_room(state: State) -> State:
     run["crossings"] = len(kept)
     if len(kept) + 4 * RESERVE < capacity:
         return state
-    return state.replace(**{n: np.concatenate([getattr(state, n), np.zeros_like(getattr(state, n))]) for n in names})
+    return state.replace(
+        **{n: np.concatenate([getattr(state, n), np.zeros_like(getattr(state, n))]) for n in names}
+    )

@@ -1,7 +1,9 @@
 """Who acts next: a stack of items that can go on, and a calendar of items that wait for a cycle.
 
-An item is a PE, a stream channel, an arbiter or a host lane (numbered in this order, see State.machine). Everything an item
-does at cycle t becomes visible to others at t + 1 or later, so at calendar time t everything up to t is known.
+An item is a PE, a stream channel, an arbiter or a host lane (numbered in this order, see State.machine).
+Everything an item
+does at cycle t becomes visible to others at t + 1 or later, so at calendar time t everything up to t is
+known.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ def _sink_into(s, i, n, cycle, item):
 def _drop_stale(s):
     """Remove entries that an earlier one of the same item has made void, and order the rest again.
 
-    Capacity is one entry per item and some more, and an item has one valid entry, so there is room afterwards.
+    Capacity is one entry per item and some more, and an item has one valid entry, so there is room
+    afterwards.
     """
     run = s.run[0]
     n = 0

@@ -1,10 +1,12 @@
 """The fast engine's interface: load, simulate in slices, and hand back an Outcome.
 
-Same arguments and same result as the reference engine, bit for bit and cycle for cycle (docs/engine.md says why).
+Same arguments and same result as the reference engine, bit for bit and cycle for cycle (docs/engine.md says
+why).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -17,9 +19,9 @@ from .contention import ATTEMPTS, contended_links, overlapping, with_room
 from .graph import EDGE_IN, EDGE_OUT, LINK, RAMP_DOWN, RAMP_UP, Graph
 from .jit import jit
 from .load import Lane, load
-from .pipes import RESERVE, is_control, room, visible
+from .main_thread import main_waits, registers_ready
 from .memory import read16
-from .processor import _main_waits, _registers_ready
+from .pipes import RESERVE, is_control, room, visible
 from .simulate import advance, settle, start
 from .state import FABRIC_IN, FABRIC_OUT, FIFO, NEVER, State
 from .vectors import fifo_header_inside
@@ -59,7 +61,8 @@ def run(
 
 
 def _simulate(state: State, interrupted: Callable[[], bool] | None) -> tuple[State, np.ndarray, bool]:
-    """Run to the end, or until bursts overlap on a link: (state, those links, whether the user stopped it)."""
+    """Run to the end, or until bursts overlap on a link: (state, those links, whether the user stopped
+    it)."""
     start(state)
     while True:
         state.run["budget"] = SLICE
@@ -156,13 +159,20 @@ def _fault(program: Program, state: State) -> FaultRecord:
         issued = 0
     recent = tuple(int(state.recent[i, k & 7]) for k in range(max(0, issued - 8), issued))
     return FaultRecord(
-        FaultCode(int(run["fault_code"])), x, y, int(run["fault_cycle"]), int(run["fault_pc"]), int(run["fault_argument"]), recent
+        FaultCode(int(run["fault_code"])),
+        x,
+        y,
+        int(run["fault_cycle"]),
+        int(run["fault_pc"]),
+        int(run["fault_argument"]),
+        recent,
     )
 
 
 @jit
 def _fill_stages(first, follows, capacity, count, entered, fill, left):
-    """Wavelets that are stuck in a pipe stand in its last stages; `left` gets what passed out of each stage."""
+    """Wavelets that are stuck in a pipe stand in its last stages; `left` gets what passed out of each
+    stage."""
     for p in range(len(first)):
         stage = first[p]
         inside = np.int64(0)
@@ -186,7 +196,13 @@ def _stage_fill(state: State, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     fill = np.zeros(len(stages.kind), np.int64)
     entered = np.zeros(len(stages.kind), np.int64)
     _fill_stages(
-        graph.pipe_first, stages.follows, stages.capacity, state.pipes["count"].copy(), state.pipes["entered"].copy(), fill, entered
+        graph.pipe_first,
+        stages.follows,
+        stages.capacity,
+        state.pipes["count"].copy(),
+        state.pipes["entered"].copy(),
+        fill,
+        entered,
     )
     return fill, entered
 
@@ -217,7 +233,7 @@ def _outputs(program: Program, state: State, before: int | None) -> dict[str, li
             bounds = np.searchsorted(lane, np.arange(first, first + len(port.lanes) + 1))
             result[name] = [
                 LaneOutput(word[a:b].copy(), (time[a:b] & 1).astype(bool), time[a:b] >> 1)
-                for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+                for a, b in itertools.pairwise(bounds)
             ]
             first += len(port.lanes)
     return result
@@ -243,7 +259,7 @@ def _main_state(s, i, t):
     """(Wait, queue) of the running task's next instruction at t, which is no vector under way."""
     pe = s.pes[i]
     c = s.code[s.kernels[pe.kernel].code + pe.pc]
-    latency, receive, send = _main_waits(s, i)
+    latency, receive, send = main_waits(s, i)
     if t < pe.branch_ready or t < latency:
         return RUNNING, -1
     if receive > t:
@@ -288,7 +304,7 @@ def _thread_waits(s, t, state, pc, queue, since):
         if pe.task >= 0 and not pe.synchronous:
             c = s.code[s.kernels[pe.kernel].code + pe.pc]
             pc[i, 0] = pe.target if c.op < 0 else pe.pc
-            since[i, 0] = max(pe.since, _registers_ready(s, i, c))
+            since[i, 0] = max(pe.since, registers_ready(s, i, c))
             state[i, 0], queue[i, 0] = _main_state(s, i, t)
         for context in range(contexts):
             if (context == 0 and not pe.synchronous) or (context and not pe.threads >> (context - 1) & 1):
@@ -307,11 +323,16 @@ def _waits(program: Program, state: State, graph: Graph, fill: np.ndarray, cycle
     _thread_waits(state, cycles, kind, pc, queue, since)
     slot = state.pes["task"]
     first = state.kernels["first_task"][np.maximum(state.pes["kernel"], 0)]
-    running = np.where(slot >= 0, state.tasks["id"][np.minimum(first + np.maximum(slot, 0), len(state.tasks) - 1)], -1)
+    running = np.where(
+        slot >= 0, state.tasks["id"][np.minimum(first + np.maximum(slot, 0), len(state.tasks) - 1)], -1
+    )
     stages = graph.stages
     in_fill, out_fill = np.zeros((n, 8), np.int32), np.zeros((n, 8), np.int32)
     router_fill: dict[int, np.ndarray] = {}
-    for bound, target, which in ((program.in_colour, in_fill, RAMP_DOWN), (program.out_colour, out_fill, RAMP_UP)):
+    for bound, target, which in (
+        (program.in_colour, in_fill, RAMP_DOWN),
+        (program.out_colour, out_fill, RAMP_UP),
+    ):
         mine = np.flatnonzero((stages.kind == which) & (fill > 0))
         pe = stages.target[mine]
         hit = bound.reshape(n, -1)[pe] == stages.colour[mine][:, None]
@@ -329,8 +350,14 @@ def _waits(program: Program, state: State, graph: Graph, fill: np.ndarray, cycle
         grid[state.channels["router"][mine]] = state.channels["position"][mine]
         position[int(colour)] = grid.reshape(h, w)
     return Waits(
-        state=kind.reshape(h, w, 9), pc=pc.reshape(h, w, 9), queue=queue.reshape(h, w, 9), since=since.reshape(h, w, 9),
-        task=running.reshape(h, w).astype(np.int8), in_fill=in_fill.reshape(h, w, 8), out_fill=out_fill.reshape(h, w, 8),
-        router_fill={c: g.reshape(h, w, 4) for c, g in router_fill.items()}, position=position,
+        state=kind.reshape(h, w, 9),
+        pc=pc.reshape(h, w, 9),
+        queue=queue.reshape(h, w, 9),
+        since=since.reshape(h, w, 9),
+        task=running.reshape(h, w).astype(np.int8),
+        in_fill=in_fill.reshape(h, w, 8),
+        out_fill=out_fill.reshape(h, w, 8),
+        router_fill={c: g.reshape(h, w, 4) for c, g in router_fill.items()},
+        position=position,
         livelock=bool(state.run[0]["livelocked"]),
     )

@@ -1,7 +1,9 @@
 """Elaboration: routes become pipes, channels and arbiters.
 
-A stage (docs/machine.md §3) that only feeds a router which can do nothing but pass its wavelets on is joined with the
-next one; a maximal run of joined stages is one pipe. A router's colour that forks, switches, merges or shares a link
+A stage (docs/machine.md §3) that only feeds a router which can do nothing but pass its wavelets on is joined
+with the
+next one; a maximal run of joined stages is one pipe. A router's colour that forks, switches, merges or shares
+a link
 stays as a channel. Works on whole grids with NumPy; never loops over PEs in Python.
 """
 
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...isa.errors import Rejected
-from ...isa.program import COLOURS, OPPOSITE, STEP, Port, Program
+from ...isa.program import OPPOSITE, STEP, Port, Program
 from ..spec import MachineSpec
 from .jit import jit
 
@@ -33,7 +35,9 @@ class Stages:
     latency: np.ndarray  # int32
     capacity: np.ndarray  # int32
     lane: np.ndarray  # int32: host lane of EDGE_IN / EDGE_OUT
-    follows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # next stage of the same pipe, -1 = none
+    follows: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, np.int32)
+    )  # next stage of the same pipe, -1 = none
 
 
 @dataclass
@@ -52,7 +56,9 @@ class Graph:
     channel_colour: np.ndarray
     channel_route: np.ndarray
     channel_arbitrated: np.ndarray  # bool
-    channel_watched: np.ndarray  # (channels, 5) bool: output links that other channels use too, not arbitrated
+    channel_watched: (
+        np.ndarray
+    )  # (channels, 5) bool: output links that other channels use too, not arbitrated
     shared: np.ndarray  # (n, 5) bool: output links that several channels, or several inputs of one, can want
     channel_in: np.ndarray  # (channels, 5) int32 pipes
     channel_out: np.ndarray
@@ -79,8 +85,13 @@ def route_bits(program: Program) -> RouteBits:
     """Port masks of the route table."""
     n = len(program.route_table) + 1
     bits = RouteBits(
-        np.zeros(n, np.uint8), np.zeros(n, np.uint8), np.zeros((n, 5), np.int8), np.zeros(n, bool), np.zeros(n, bool),
-        np.zeros((n, 4), np.uint8), np.zeros((n, 4), np.uint8),
+        np.zeros(n, np.uint8),
+        np.zeros(n, np.uint8),
+        np.zeros((n, 5), np.int8),
+        np.zeros(n, bool),
+        np.zeros(n, bool),
+        np.zeros((n, 4), np.uint8),
+        np.zeros((n, 4), np.uint8),
     )
     for i, route in enumerate(program.route_table, 1):
         for j, position in enumerate(route.positions):
@@ -119,7 +130,9 @@ class _Elaborator:
         y, x = np.divmod(np.arange(self.n), self.width)
         self.x, self.y = x, y
 
-    def add(self, kind, source, source_port, target, target_port, colour, latency, depth, lane=-1) -> np.ndarray:
+    def add(
+        self, kind, source, source_port, target, target_port, colour, latency, depth, lane=-1
+    ) -> np.ndarray:
         """Append stages; arguments broadcast. Returns their indices."""
         columns = np.broadcast_arrays(source, target, np.asarray(depth), np.asarray(lane))
         size = columns[0].size
@@ -127,8 +140,15 @@ class _Elaborator:
         full = lambda v, t: np.full(size, v, t)  # noqa: E731
         self.rows.append(
             (
-                full(kind, np.int8), source, full(source_port, np.int8), target, full(target_port, np.int8),
-                full(colour, np.int8), full(latency, np.int32), (depth + latency - 1).astype(np.int32), lane,
+                full(kind, np.int8),
+                source,
+                full(source_port, np.int8),
+                target,
+                full(target_port, np.int8),
+                full(colour, np.int8),
+                full(latency, np.int32),
+                (depth + latency - 1).astype(np.int32),
+                lane,
             )
         )
         self.count += size
@@ -158,8 +178,10 @@ class _Elaborator:
                     if taken.any():
                         r = routers[np.argmax(taken)]
                         raise Rejected(
-                            f"two colours leave PE ({self.x[r]},{self.y[r]}) to the {port.name} as colour {wire}",
-                            category="route", help="a swapped colour and its partner cannot share a link",
+                            f"two colours leave PE ({self.x[r]},{self.y[r]}) to the {port.name} "
+                            f"as colour {wire}",
+                            category="route",
+                            help="a swapped colour and its partner cannot share a link",
                         )
                     self.into[wire][target, OPPOSITE[port]] = self.add(
                         LINK, routers, port, target, OPPOSITE[port], wire, fabric.hop, fabric.buffer_depth
@@ -181,7 +203,8 @@ class _Elaborator:
                     pes = np.flatnonzero(flat[:, queue] == c)
                     if queue >= len(depths):
                         raise Rejected(
-                            f"queue {queue} does not exist on machine {self.spec.name} ({len(depths)} queues)",
+                            f"queue {queue} does not exist on machine {self.spec.name} "
+                            f"({len(depths)} queues)",
                             category="resource",
                         )
                     if direction == RAMP_UP:
@@ -201,8 +224,10 @@ class _Elaborator:
         for port in self.program.edge_ports.values():
             lanes = np.asarray(port.lanes, np.int64)
             x, y = {
-                Port.N: (lanes, lanes * 0), Port.S: (lanes, lanes * 0 + self.height - 1),
-                Port.W: (lanes * 0, lanes), Port.E: (lanes * 0 + self.width - 1, lanes),
+                Port.N: (lanes, lanes * 0),
+                Port.S: (lanes, lanes * 0 + self.height - 1),
+                Port.W: (lanes * 0, lanes),
+                Port.E: (lanes * 0 + self.width - 1, lanes),
             }[port.side]
             routers = y * self.width + x
             c = port.colour
@@ -210,20 +235,37 @@ class _Elaborator:
                 raise Rejected(f"edge port `{port.name}`: colour {c} has no route", category="route")
             if port.output:
                 stage = self.add(
-                    EDGE_OUT, routers, port.side, -1, -1, c, fabric.hop, UNLIMITED, np.arange(len(outs), len(outs) + len(lanes))
+                    EDGE_OUT,
+                    routers,
+                    port.side,
+                    -1,
+                    -1,
+                    c,
+                    fabric.hop,
+                    UNLIMITED,
+                    np.arange(len(outs), len(outs) + len(lanes)),
                 )
                 self.out_of_grid[c][routers, port.side] = stage
                 outs.extend(stage)
             else:
                 stage = self.add(
-                    EDGE_IN, -1, -1, routers, port.side, c, fabric.hop, fabric.buffer_depth, np.arange(len(ins), len(ins) + len(lanes))
+                    EDGE_IN,
+                    -1,
+                    -1,
+                    routers,
+                    port.side,
+                    c,
+                    fabric.hop,
+                    fabric.buffer_depth,
+                    np.arange(len(ins), len(ins) + len(lanes)),
                 )
                 self.into[c][routers, port.side] = stage
                 ins.extend(stage)
         return ins, outs
 
     def outputs_of(self, c: int, routers: np.ndarray) -> np.ndarray:
-        """(routers, 5) int32: stage behind each output port of colour c's route; -1 where the route has no such output."""
+        """(routers, 5) int32: stage behind each output port of colour c's route; -1 where the route has no
+        such output."""
         grid = self.grid[c][routers]
         result = np.full((len(routers), 5), -1, np.int32)
         for swapped in (False, True):
@@ -241,12 +283,19 @@ class _Elaborator:
                     stage = self.down[wire][r]
                 else:
                     inside, target = self.neighbour(r, port)
-                    stage = np.where(inside, self.into[wire][target, OPPOSITE[port]], self.out_of_grid[wire][r, port])
+                    stage = np.where(
+                        inside, self.into[wire][target, OPPOSITE[port]], self.out_of_grid[wire][r, port]
+                    )
                 if (stage < 0).any():
                     bad = r[np.argmax(stage < 0)]
-                    where = "no queue is bound to it there" if port is Port.RAMP else "no edge port is attached there"
+                    where = (
+                        "no queue is bound to it there"
+                        if port is Port.RAMP
+                        else "no edge port is attached there"
+                    )
                     raise Rejected(
-                        f"colour {wire} leaves the router of PE ({self.x[bad]},{self.y[bad]}) to {port.name}, but {where}",
+                        f"colour {wire} leaves the router of PE ({self.x[bad]},{self.y[bad]}) "
+                        f"to {port.name}, but {where}",
                         category="route",
                     )
                 result[which, port] = stage
@@ -254,10 +303,13 @@ class _Elaborator:
 
 
 def elaborate(spec: MachineSpec, program: Program, control: set[int], contended: np.ndarray) -> Graph:
-    """Build the graph. `control`: colours that can carry control wavelets (those keep a channel before the ramp).
+    """Build the graph. `control`: colours that can carry control wavelets (those keep a channel before the
+    ramp).
 
-    `contended` (n, 5) bool: shared output links that are arbitrated wavelet by wavelet. The other shared links are
-    watched: no channel that uses one is joined into a pipe, and the engine notes when each of them crosses it.
+    `contended` (n, 5) bool: shared output links that are arbitrated wavelet by wavelet. The other shared
+    links are
+    watched: no channel that uses one is joined into a pipe, and the engine notes when each of them crosses
+    it.
 
     Raises Rejected (category route) for a route that leads nowhere.
     """
@@ -265,7 +317,11 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int], contended:
     e.links()
     e.ramps()
     ins, outs = e.edges()
-    stages = Stages(*(np.concatenate(c) if e.rows else np.zeros(0, np.int32) for c in zip(*e.rows, strict=True))) if e.rows else _no_stages()
+    stages = (
+        Stages(*(np.concatenate(c) if e.rows else np.zeros(0, np.int32) for c in zip(*e.rows, strict=True)))
+        if e.rows
+        else _no_stages()
+    )
 
     # A link is shared if several colours, or several inputs of one (a merge), can want it.
     wants = np.zeros((e.n, 5), np.int16)
@@ -299,8 +355,12 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int], contended:
         allowed = (e.bits.inputs[rid[k]][:, None] >> np.arange(5) & 1).astype(bool)
         channels.append(
             (
-                routers[k].astype(np.int32), np.full(len(k), c, np.int8), rid[k].astype(np.int32), arbitrated[k],
-                np.where(allowed, into[routers[k]], -1), after[k],
+                routers[k].astype(np.int32),
+                np.full(len(k), c, np.int8),
+                rid[k].astype(np.int32),
+                arbitrated[k],
+                np.where(allowed, into[routers[k]], -1),
+                after[k],
             )
         )
     stages.follows = follows
@@ -310,19 +370,49 @@ def elaborate(spec: MachineSpec, program: Program, control: set[int], contended:
     of_last[last] = np.arange(len(last))
     of_first[first] = np.arange(len(first))
     if channels:
-        router, colour, route, arb, chan_in, chan_out = (np.concatenate(c) for c in zip(*channels, strict=True))
-        order = np.lexsort((colour, ~arb, router))  # arbitrated channels of a router stand together, by colour
-        router, colour, route, arb, chan_in, chan_out = (a[order] for a in (router, colour, route, arb, chan_in, chan_out))
+        router, colour, route, arb, chan_in, chan_out = (
+            np.concatenate(c) for c in zip(*channels, strict=True)
+        )
+        order = np.lexsort(
+            (colour, ~arb, router)
+        )  # arbitrated channels of a router stand together, by colour
+        router, colour, route, arb, chan_in, chan_out = (
+            a[order] for a in (router, colour, route, arb, chan_in, chan_out)
+        )
     else:
-        router, colour, route, arb = np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, bool)
+        router, colour, route, arb = (
+            np.zeros(0, np.int32),
+            np.zeros(0, np.int8),
+            np.zeros(0, np.int32),
+            np.zeros(0, bool),
+        )
         chan_in = chan_out = np.zeros((0, 5), np.int32)
     pe_in = _queue_pipes(e, program.in_colour, e.down, of_last)
     pe_out = _queue_pipes(e, program.out_colour, {c: a[:, Port.RAMP] for c, a in e.into.items()}, of_first)
-    watched = (e.bits.outputs[route][:, None] >> np.arange(5) & 1).astype(bool) & (shared & ~arbitrated_link)[router]
+    watched = (e.bits.outputs[route][:, None] >> np.arange(5) & 1).astype(bool) & (shared & ~arbitrated_link)[
+        router
+    ]
     return Graph(
-        stages, first, last, latency, capacity, reverse, of_last, of_first, router, colour, route, arb, watched, shared,
-        of_last[chan_in], of_first[chan_out], pe_in, pe_out,
-        of_first[np.asarray(ins, np.int64)], of_last[np.asarray(outs, np.int64)],
+        stages,
+        first,
+        last,
+        latency,
+        capacity,
+        reverse,
+        of_last,
+        of_first,
+        router,
+        colour,
+        route,
+        arb,
+        watched,
+        shared,
+        of_last[chan_in],
+        of_first[chan_out],
+        pe_in,
+        pe_out,
+        of_first[np.asarray(ins, np.int64)],
+        of_last[np.asarray(outs, np.int64)],
     )
 
 
@@ -335,7 +425,9 @@ def _no_stages() -> Stages:
     return Stages(*(np.zeros(0, np.int32) for _ in range(9)))
 
 
-def _queue_pipes(e: _Elaborator, bound: np.ndarray, stage_of: dict[int, np.ndarray], pipe_of: np.ndarray) -> np.ndarray:
+def _queue_pipes(
+    e: _Elaborator, bound: np.ndarray, stage_of: dict[int, np.ndarray], pipe_of: np.ndarray
+) -> np.ndarray:
     """(n, 8) int32: pipe behind each queue, -1 where it is not bound or no route touches it."""
     flat = bound.reshape(e.n, -1)
     result = np.full(flat.shape, -1, np.int32)
@@ -347,7 +439,8 @@ def _queue_pipes(e: _Elaborator, bound: np.ndarray, stage_of: dict[int, np.ndarr
 
 @jit
 def _join(follows, latency, capacity):
-    """Walk every run of joined stages once. A ring of joined stages has no beginning: nothing can enter it."""
+    """Walk every run of joined stages once. A ring of joined stages has no beginning: nothing can enter
+    it."""
     n = len(follows)
     has_before = np.zeros(n, np.bool_)
     for i in range(n):

@@ -1,10 +1,10 @@
-"""Puts a program onto the engine: decoded code, task tables, the elaborated fabric and empty PEs as one State."""
+"""Puts a program onto the engine: decoded code, task tables, the elaborated fabric and empty PEs as one
+State."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...isa.element_types import ElementType
 from ...isa.instructions import (
     INSTRUCTIONS,
     Decoded,
@@ -14,22 +14,39 @@ from ...isa.instructions import (
     rate_key,
     setup_key,
 )
-from ...isa.program import DESCRIPTORS, Descriptor, DescriptorKind, Kernel, Program
+from ...isa.program import DESCRIPTORS, DescriptorKind, Kernel, Program
 from ..outcome import Cycle, Lane
 from ..spec import MachineSpec
 from .contention import watch_arrays
+from .dispatch import NOT_LOADED
 from .graph import EDGE_OUT, RAMP_DOWN, Graph, elaborate, route_bits
 from .pipes import RESERVE
 from .state import (
-    ARBITER, CHANNEL, CODE, COST_ENTRIES, COST_FIELDS, KERNEL, MACHINE, NEVER, OPERAND, PE, PIPE, ROUTE, RUN, SOURCE, TASK, VECTOR, State,
+    ARBITER,
+    CHANNEL,
+    CODE,
+    COST_ENTRIES,
+    COST_FIELDS,
+    KERNEL,
+    MACHINE,
+    NEVER,
+    OPERAND,
+    PE,
+    PIPE,
+    ROUTE,
+    RUN,
+    SOURCE,
+    TASK,
+    VECTOR,
+    State,
 )
-from .vectors import NOT_LOADED
 
 END_OF_CODE = -1
 
 
 def decode_kernel(spec: MachineSpec, kernel: Kernel) -> np.ndarray:
-    """(code words + 1,) CODE: every word decoded as the beginning of an instruction; the last entry is the end of the code."""
+    """(code words + 1,) CODE: every word decoded as the beginning of an instruction; the last entry is the
+    end of the code."""
     words = [int(w) for w in kernel.code]
     out = np.zeros(len(words) + 1, CODE)
     known: dict[tuple[int, ...], np.ndarray] = {}
@@ -54,7 +71,17 @@ def _decoded(spec: MachineSpec, words: list[int], pc: int) -> np.ndarray:
     c["rd"] = v.get("rd", v.get("dd", 0))
     c["ra"] = v.get("ra", v.get("da", 0))
     c["rb"] = v.get("rb", v.get("db", 0))
-    for name in ("scalar", "advance_d", "advance_a", "advance_b", "asynchronous", "thread", "priority", "completion", "queue"):
+    for name in (
+        "scalar",
+        "advance_d",
+        "advance_a",
+        "advance_b",
+        "asynchronous",
+        "thread",
+        "priority",
+        "completion",
+        "queue",
+    ):
         c[name] = v.get(name, 0)
     c["task"] = v.get("launch_task", v.get("task", 0))
     for name in ("imm", "shift", "offset", "jump", "disp", "address", "part", "trap_code"):
@@ -64,7 +91,9 @@ def _decoded(spec: MachineSpec, words: list[int], pc: int) -> np.ndarray:
         c["imm"] = np.int64(v["value"]).astype(np.int32)
     if row.types:
         c["t"], c["s"] = instruction.types
-    c["latency"] = {"floating": spec.engine.fp_latency, "integer": 1, "load": 1}.get(row.latency, spec.special.get(row.latency, 1))
+    c["latency"] = {"floating": spec.engine.fp_latency, "integer": 1, "load": 1}.get(
+        row.latency, spec.special.get(row.latency, 1)
+    )
     if row.unit is Unit.VECTOR:
         _decode_vector(spec, instruction, c)
     return c
@@ -96,7 +125,8 @@ def threads_in_use(program: Program) -> int:
 
 
 def _control_queues(kernel: Kernel, address: int) -> set[int]:
-    """Queues to which a descriptor that `ldd` finds in the initial data sends control wavelets. One made at run time
+    """Queues to which a descriptor that `ldd` finds in the initial data sends control wavelets. One made at
+    run time
     stops the engine where it would be believed (processor.py)."""
     raw = kernel.data[address : address + 2]
     flags = int.from_bytes(raw.tobytes(), "little")
@@ -105,7 +135,8 @@ def _control_queues(kernel: Kernel, address: int) -> set[int]:
 
 
 def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]:
-    """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses, or fed by the host."""
+    """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses, or
+    fed by the host."""
     colours: set[int] = set()
     for index, kernel in enumerate(program.kernels):
         queues = set()
@@ -173,7 +204,8 @@ def load(
 ) -> tuple[State, Graph]:
     """Everything a run needs, as it stands before cycle 0.
 
-    `sram` (n, stride) uint8 is used in place; `contended` (n, 5) bool: links to arbitrate. Raises Rejected for routes that lead nowhere.
+    `sram` (n, stride) uint8 is used in place; `contended` (n, 5) bool: links to arbitrate. Raises Rejected
+    for routes that lead nowhere.
     """
     control = control_colours(program, inputs)
     graph = elaborate(spec, program, control, contended)
@@ -188,16 +220,36 @@ def load(
     descriptor_count = int(descriptor_slot.max()) + 1
     slots = max(1, int(kernels["n_tasks"].max()))
     contexts = 1 + threads_in_use(program)
-    source_lanes = [lane for name, port in program.edge_ports.items() if not port.output for lane in _lanes(inputs, name, len(port.lanes))]
+    source_lanes = [
+        lane
+        for name, port in program.edge_ports.items()
+        if not port.output
+        for lane in _lanes(inputs, name, len(port.lanes))
+    ]
 
     machine = np.zeros(1, MACHINE)
     channels = len(graph.channel_router)
     arbiter_of, arbiters = _arbiters(graph)
     items = n + channels + len(arbiters) + len(graph.source_pipe)
     machine[0] = (
-        n, contexts, n + channels, n, n + channels + len(arbiters), 0, spec.engine.fp_latency, spec.engine.writeback,
-        spec.engine.branch_not_taken, spec.engine.branch_taken, spec.engine.accumulators, spec.sram.bytes_per_cycle,
-        spec.sram.banks, sram.shape[1], strict is not None, descriptor_count, slots, spec.fabric.livelock_cycles,
+        n,
+        contexts,
+        n + channels,
+        n,
+        n + channels + len(arbiters),
+        0,
+        spec.engine.fp_latency,
+        spec.engine.writeback,
+        spec.engine.branch_not_taken,
+        spec.engine.branch_taken,
+        spec.engine.accumulators,
+        spec.sram.bytes_per_cycle,
+        spec.sram.banks,
+        sram.shape[1],
+        strict is not None,
+        descriptor_count,
+        slots,
+        spec.fabric.livelock_cycles,
     )
     run = np.zeros(1, RUN)
     run["limit"] = NEVER if max_cycles is None else max_cycles
@@ -244,7 +296,10 @@ def load(
         sources=_sources(graph, source_lanes),
         source_word=_joined([lane[0] for lane in source_lanes], np.uint32),
         source_control=_joined([_flags(lane[0], lane[1]) for lane in source_lanes], np.bool_),
-        source_time=_joined([lane[2] if len(lane) == 3 else np.zeros(len(lane[0]), np.int64) for lane in source_lanes], np.int64),
+        source_time=_joined(
+            [lane[2] if len(lane) == 3 else np.zeros(len(lane[0]), np.int64) for lane in source_lanes],
+            np.int64,
+        ),
         sunk_word=np.zeros(capacity, np.uint32),
         sunk_time=np.zeros(capacity, np.int64),
         sunk_lane=np.zeros(capacity, np.int32),
@@ -292,7 +347,9 @@ def _arbiters(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return of, arbiters
 
 
-def _pipes(graph: Graph, program: Program, n: int, channels: int, arbiter_of: np.ndarray, machine: np.ndarray) -> tuple[np.ndarray, int]:
+def _pipes(
+    graph: Graph, program: Program, n: int, channels: int, arbiter_of: np.ndarray, machine: np.ndarray
+) -> tuple[np.ndarray, int]:
     """(PIPE records with consumers and producers, ring slots in all)."""
     stages = graph.stages
     count = len(graph.pipe_first)
@@ -307,7 +364,9 @@ def _pipes(graph: Graph, program: Program, n: int, channels: int, arbiter_of: np
     pipes["base"] = np.concatenate([[0], np.cumsum(pipes["capacity"].astype(np.int64))[:-1]]) if count else 0
     consumer = np.full(count + 1, -1, np.int64)
     producer = np.full(count + 1, -1, np.int64)
-    item = np.where(arbiter_of >= 0, machine["first_arbiter"] + arbiter_of, machine["first_channel"] + np.arange(channels))
+    item = np.where(
+        arbiter_of >= 0, machine["first_arbiter"] + arbiter_of, machine["first_channel"] + np.arange(channels)
+    )
     for port in range(5):
         consumer[graph.channel_in[:, port]] = item
         producer[graph.channel_out[:, port]] = item
@@ -352,7 +411,12 @@ def _sources(graph: Graph, lanes: list[Lane]) -> np.ndarray:
 
 
 def _pes(
-    program: Program, kernels: np.ndarray, tasks: np.ndarray, task_slot: np.ndarray, graph: Graph, control: set[int]
+    program: Program,
+    kernels: np.ndarray,
+    tasks: np.ndarray,
+    task_slot: np.ndarray,
+    graph: Graph,
+    control: set[int],
 ) -> np.ndarray:
     n = program.width * program.height
     pes = np.zeros(n, PE)

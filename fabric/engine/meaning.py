@@ -1,6 +1,7 @@
 """What one element of a vector instruction computes: one arm per row of the instruction table.
 
-Opcodes come from isa/instructions.py; arithmetic from arithmetic_by_type.py. d is the destination's present value (only vmac
+Opcodes come from isa/instructions.py; arithmetic from arithmetic_by_type.py. d is the destination's present
+value (only vmac
 and reductions use it).
 """
 
@@ -8,19 +9,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...isa.instructions import BY_NAME
 from . import arithmetic_by_type as by
 from .jit import jit, jit_inline
-
-VMOV, VADD, VSUB, VMUL, VMAC, VMAX, VMIN, VNEG, VABS, VCVT, VAND, VOR, VXOR, VSHL, VSHR, VDEQ = (
-    BY_NAME[name].opcode
-    for name in (
-        "vmov", "vadd", "vsub", "vmul", "vmac", "vmax", "vmin", "vneg", "vabs", "vcvt", "vand", "vor", "vxor", "vshl",
-        "vshr", "vdeq",
-    )
-)
-VEXP, VRCP, VRSQRT, VDIV, VRED, VREDMAX, VDOT = (
-    BY_NAME[name].opcode for name in ("vexp", "vrcp", "vrsqrt", "vdiv", "vred", "vredmax", "vdot")
+from .opcodes import (
+    VABS,
+    VADD,
+    VAND,
+    VCVT,
+    VDEQ,
+    VDOT,
+    VEXP,
+    VMAC,
+    VMAX,
+    VMIN,
+    VMOV,
+    VMUL,
+    VNEG,
+    VOR,
+    VRCP,
+    VRED,
+    VREDMAX,
+    VRSQRT,
+    VSHL,
+    VSHR,
+    VSUB,
+    VXOR,
 )
 
 

@@ -1,6 +1,7 @@
 """SRAM as the engine sees it: elements by byte address, range checks, and what memory operands cost.
 
-Addresses are bytes within the PE; `origin` is the PE's first byte in the arena. Nothing is read or written before its range
+Addresses are bytes within the PE; `origin` is the PE's first byte in the arena. Nothing is read or written
+before its range
 was checked, either for a whole instruction or group by group.
 """
 
@@ -12,9 +13,15 @@ from ..outcome import FaultCode
 from .jit import jit, jit_inline
 from .state import CONSTANT, COST_ENTRIES, COST_KEY, FIFO, MEMORY
 
-U1 = np.uint64(1)  # unsigned places: a signed one costs a comparison per access, since it could count from the end
+U1 = np.uint64(
+    1
+)  # unsigned places: a signed one costs a comparison per access, since it could count from the end
 READING, WRITING = np.int64(0), np.int64(1)
-BOUNDS, ALIGNMENT, UNINITIALISED = int(FaultCode.BOUNDS), int(FaultCode.ALIGNMENT), int(FaultCode.UNINITIALISED)
+BOUNDS, ALIGNMENT, UNINITIALISED = (
+    int(FaultCode.BOUNDS),
+    int(FaultCode.ALIGNMENT),
+    int(FaultCode.UNINITIALISED),
+)
 
 
 @jit_inline
@@ -84,7 +91,8 @@ def step(o):
 
 @jit
 def run_length(o, n):
-    """Elements that operand `o` of n elements walks with one stride: as many trailing dimensions as are dense in each other."""
+    """Elements that operand `o` of n elements walks with one stride: as many trailing dimensions as are dense
+    in each other."""
     if o.kind != MEMORY:
         return n
     length = np.int64(o.extent3)
@@ -102,7 +110,12 @@ def span(o):
     """(lowest byte, byte behind the highest) of all elements of a memory operand."""
     low = np.int64(o.base)
     high = np.int64(o.base) + o.bytes
-    for extent, stride in ((o.extent0, o.stride0), (o.extent1, o.stride1), (o.extent2, o.stride2), (o.extent3, o.stride3)):
+    for extent, stride in (
+        (o.extent0, o.stride0),
+        (o.extent1, o.stride1),
+        (o.extent2, o.stride2),
+        (o.extent3, o.stride3),
+    ):
         reach = np.int64(extent - 1) * stride
         if reach < 0:
             low += reach
@@ -116,7 +129,12 @@ def inside(o, data_bytes):
     """Whether every element of a memory operand lies at an even address within the data."""
     low, high = span(o)
     odd = o.base & 1
-    for extent, stride in ((o.extent0, o.stride0), (o.extent1, o.stride1), (o.extent2, o.stride2), (o.extent3, o.stride3)):
+    for extent, stride in (
+        (o.extent0, o.stride0),
+        (o.extent1, o.stride1),
+        (o.extent2, o.stride2),
+        (o.extent3, o.stride3),
+    ):
         if extent > 1:
             odd |= stride & 1
     return not odd and low >= 0 and high <= data_bytes
@@ -138,7 +156,8 @@ MAX_GROUP = 64  # elements; spec.py refuses larger rates
 
 @jit
 def _first_pass(o, resident):
-    """Whether a resident accumulator is read from memory now (its repeating dimension is at its beginning)."""
+    """Whether a resident accumulator is read from memory now (its repeating dimension is at its
+    beginning)."""
     return _repeat_index(o) == 0 if resident else True
 
 
@@ -168,7 +187,8 @@ def _repeat_extent(o):
 
 @jit
 def group_cost(s, v, first, origin, elements, rate_cycles):
-    """Cycles of the next group: `first` is the index of the vector's operand d; a and b follow. Cursors are left in place."""
+    """Cycles of the next group: `first` is the index of the vector's operand d; a and b follow. Cursors are
+    left in place."""
     machine = s.machine[0]
     banks = machine.banks
     reads = np.zeros(64, np.int32)
@@ -193,7 +213,11 @@ def group_cost(s, v, first, origin, elements, rate_cycles):
                 if k == 0 and v.resident:
                     moves = _last_pass(o, v.resident) if writing else _first_pass(o, v.resident)
                 if moves:
-                    address = np.int64(o.address) if o.kind == MEMORY else fifo_address(s, o, origin, np.int64(index), np.int64(k == 0))
+                    address = (
+                        np.int64(o.address)
+                        if o.kind == MEMORY
+                        else fifo_address(s, o, origin, np.int64(index), np.int64(k == 0))
+                    )
                     known = False
                     for m in range(n_seen):
                         known = known or seen[m] == address

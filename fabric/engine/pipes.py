@@ -1,6 +1,7 @@
 """FIFOs between producers and consumers: entry, exit, and when either is possible.
 
-A slot that holds a wavelet carries the cycle from which it can leave; a free slot carries the cycle from which it can be
+A slot that holds a wavelet carries the cycle from which it can leave; a free slot carries the cycle from
+which it can be
 filled. Whoever finds a pipe empty or full and wants to be called sets its waiting flag.
 """
 
@@ -11,7 +12,6 @@ import numpy as np
 from .events import schedule, wake
 from .jit import jit, jit_inline
 from .state import NEVER
-
 
 RESERVE = 4096
 

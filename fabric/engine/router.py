@@ -1,6 +1,7 @@
 """Routers: channels that follow their input as a stream, and arbiters that decide link by link in time order.
 
-A stream channel (one input at a time, links of its own) needs to know only what arrives, never what has not arrived, so it runs
+A stream channel (one input at a time, links of its own) needs to know only what arrives, never what has not
+arrived, so it runs
 ahead. An arbiter decides at calendar time, when everything that could compete is known.
 """
 
@@ -15,14 +16,17 @@ from .pipes import RESERVE, enter, first_word, is_control, leave, room, visible
 from .state import NEVER
 
 RAMP = 4
-BURST_GAP = 4  # cycles without a wavelet that do not end a burst: shorter notes, at worst a link arbitrated in vain
+BURST_GAP = (
+    4  # cycles without a wavelet that do not end a burst: shorter notes, at worst a link arbitrated in vain
+)
 NAMES_A_TASK = np.uint32(1 << 29)
 BAD_COMMAND = int(FaultCode.BAD_COMMAND)
 
 
 @jit
 def targets(s, c, p):
-    """Mask of the outputs that the first wavelet of pipe p needs: a control wavelet without a task needs no ramp."""
+    """Mask of the outputs that the first wavelet of pipe p needs: a control wavelet without a task needs no
+    ramp."""
     channel = s.channels[c]
     mask = s.routes[channel.route].outputs[channel.position]
     if mask >> RAMP & 1 and is_control(s, p) and not first_word(s, p) & NAMES_A_TASK:
@@ -32,7 +36,8 @@ def targets(s, c, p):
 
 @jit
 def ready_cycle(s, c, p):
-    """First cycle in which the first wavelet of pipe p could leave through channel c, links apart; NEVER if unknown."""
+    """First cycle in which the first wavelet of pipe p could leave through channel c, links apart; NEVER if
+    unknown."""
     cycle = visible(s, p)
     if cycle == NEVER:
         return NEVER
@@ -47,7 +52,8 @@ def ready_cycle(s, c, p):
 
 @jit
 def pass_on(s, c, p, cycle):
-    """Move the first wavelet of pipe p to all its outputs at `cycle` and execute its command if it is one for this router."""
+    """Move the first wavelet of pipe p to all its outputs at `cycle` and execute its command if it is one for
+    this router."""
     channel = s.channels[c]
     route = s.routes[channel.route]
     mask = targets(s, c, p)
@@ -80,7 +86,8 @@ def pass_on(s, c, p, cycle):
 
 @jit
 def cross(s, w, cycle):
-    """Note that a channel's wavelet crosses a shared link at `cycle`; contention.py looks for others in between."""
+    """Note that a channel's wavelet crosses a shared link at `cycle`; contention.py looks for others in
+    between."""
     watch = s.watches[w]
     if cycle > watch.last + BURST_GAP:
         if watch.last >= 0:
@@ -98,7 +105,8 @@ def cross(s, w, cycle):
 
 @jit
 def record_router_fault(s, router, cycle, word, links):
-    """A control wavelet with a command that does not exist. Of several in one router and cycle the one counts whose
+    """A control wavelet with a command that does not exist. Of several in one router and cycle the one counts
+    whose
     first output link comes first in the order of arbitration; a router's fault comes before its PE's."""
     run = s.run[0]
     order = np.int64(links & -links) if links else np.int64(1 << RAMP + 1)
@@ -117,7 +125,8 @@ def record_router_fault(s, router, cycle, word, links):
 
 @jit
 def _copy_data(s, c, p):
-    """The fast path of a channel with one position: copy data wavelets from pipe p to its outputs, as many as are known.
+    """The fast path of a channel with one position: copy data wavelets from pipe p to its outputs, as many as
+    are known.
 
     Stops at a control wavelet and at whatever has to be waited for; the caller looks at what comes then.
     """
@@ -254,7 +263,8 @@ def plan_arbiter(s, a, item):
 
 @jit
 def run_arbiter(s, a, item, cycle):
-    """Grant links at calendar time `cycle`: each output link in order takes its first candidate in round-robin order."""
+    """Grant links at calendar time `cycle`: each output link in order takes its first candidate in
+    round-robin order."""
     arbiter = s.arbiters[a]
     claimed = 0
     for link in range(5):

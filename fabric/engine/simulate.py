@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from .accounts import account
 from .events import next_event, take_event, wake
 from .jit import jit
 from .pipes import feed
-from .processor import account, run_pe
+from .processor import run_pe
 from .router import plan_arbiter, run_arbiter, run_channel
 from .state import NEVER
 
@@ -68,7 +69,8 @@ def advance(s):
 
 @jit
 def _lively(s, cycle):
-    """Whether no PE has issued for so long that the run is a livelock at `cycle`; refreshes what is known of progress."""
+    """Whether no PE has issued for so long that the run is a livelock at `cycle`; refreshes what is known of
+    progress."""
     machine = s.machine[0]
     run = s.run[0]
     for i in range(machine.pes):
@@ -86,7 +88,8 @@ def settle(s, cycles):
         account(s, i, cycles)
         over = pe.accounted - cycles
         if over > 0:
-            # The run was cut while a group held the engine. After a fault elsewhere a PE may have been further ahead:
+            # The run was cut while a group held the engine. After a fault elsewhere a PE may have been
+            # further ahead:
             # then its counters still have the right sum, and no more.
             bank = min(over, pe.last_bank)
             s.counters[i, 1] -= bank
@@ -95,4 +98,3 @@ def settle(s, cycles):
                 less = min(over, s.counters[i, reason])
                 s.counters[i, reason] -= less
                 over -= less
-

@@ -1,6 +1,7 @@
 """The whole state of a running wafer: a handful of named flat arrays that compiled code reads and writes.
 
-Records (NumPy structured types) keep what is used together in one cache line. Times are cycles, int64; NEVER means "not
+Records (NumPy structured types) keep what is used together in one cache line. Times are cycles, int64; NEVER
+means "not
 known yet, or not at all". Nothing in here computes; graph.py and load.py fill the arrays.
 """
 
@@ -19,12 +20,16 @@ from numba.np.numpy_support import from_dtype
 
 NEVER = np.int64(1) << np.int64(62)
 
-# --- what is fixed for a run -----------------------------------------------------------------------------------------
+# --- what is fixed for a run
+# -----------------------------------------------------------------------------------------
 
 MACHINE = np.dtype(
     [
         ("pes", "i8"),
-        ("contexts", "i8"),  # vector contexts per PE: the synchronous one and those of the microthreads in use
+        (
+            "contexts",
+            "i8",
+        ),  # vector contexts per PE: the synchronous one and those of the microthreads in use
         ("first_arbiter", "i8"),  # work items: PEs, then stream channels, then arbiters, then host lanes
         ("first_channel", "i8"),
         ("first_source", "i8"),
@@ -45,7 +50,8 @@ MACHINE = np.dtype(
     align=True,
 )
 
-# One decoded code word; `op` is the opcode of isa/instructions.py, 0 = illegal, -1 = behind the end of the code.
+# One decoded code word; `op` is the opcode of isa/instructions.py, 0 = illegal, -1 = behind the end of the
+# code.
 CODE = np.dtype(
     [
         ("op", "i2"),
@@ -92,13 +98,23 @@ KERNEL = np.dtype(
 )
 
 TASK = np.dtype(
-    [("id", "i1"), ("kind", "i1"), ("queue", "i1"), ("priority", "i1"), ("entry", "i1"), ("blocked", "i1"), ("pc", "i4")],
+    [
+        ("id", "i1"),
+        ("kind", "i1"),
+        ("queue", "i1"),
+        ("priority", "i1"),
+        ("entry", "i1"),
+        ("blocked", "i1"),
+        ("pc", "i4"),
+    ],
     align=True,
 )
 
-# --- the fabric ------------------------------------------------------------------------------------------------------
+# --- the fabric
+# ------------------------------------------------------------------------------------------------------
 
-# A run of stages that only one colour uses and where nothing can change: one FIFO. Entry of wavelet i >= exit of wavelet
+# A run of stages that only one colour uses and where nothing can change: one FIFO. Entry of wavelet i >= exit
+# of wavelet
 # i - capacity + reverse; exit >= entry + latency (docs/engine.md says why that is exact).
 PIPE = np.dtype(
     [
@@ -134,10 +150,12 @@ CHANNEL = np.dtype(
 )
 
 ROUTE = np.dtype(
-    [("positions", "i1"), ("ring", "i1"), ("pop", "i1"), ("inputs", "u1", (4,)), ("outputs", "u1", (4,))], align=True
+    [("positions", "i1"), ("ring", "i1"), ("pop", "i1"), ("inputs", "u1", (4,)), ("outputs", "u1", (4,))],
+    align=True,
 )
 
-# The latest burst of wavelets of one channel over a link that it shares: [first, last] cycles, last = NEVER_YET before any.
+# The latest burst of wavelets of one channel over a link that it shares: [first, last] cycles, last =
+# NEVER_YET before any.
 WATCH = np.dtype([("link", "i8"), ("first", "i8"), ("last", "i8")], align=True)
 NEVER_YET = -(np.int64(1) << np.int64(60))
 
@@ -146,12 +164,14 @@ ARBITER = np.dtype([("first", "i4"), ("count", "i4"), ("free", "i8"), ("last", "
 # A lane of an input edge port: words of `source_word` still to send.
 SOURCE = np.dtype([("next", "i8"), ("stop", "i8"), ("free", "i8"), ("pipe", "i4")], align=True)
 
-# Known total costs of memory-only instructions: same shapes and same addresses modulo one round of the banks cost the same.
+# Known total costs of memory-only instructions: same shapes and same addresses modulo one round of the banks
+# cost the same.
 COST_ENTRIES = 1 << 12
 COST_KEY = 32  # fields of the key; then cycles (low, high), bank cycles (low, high)
 COST_FIELDS = COST_KEY + 4
 
-# --- processing elements ---------------------------------------------------------------------------------------------
+# --- processing elements
+# ---------------------------------------------------------------------------------------------
 
 PE = np.dtype(
     [
@@ -161,7 +181,10 @@ PE = np.dtype(
         ("task_free", "i8"),  # first cycle in which a task may be picked
         ("instructions", "i8"),
         ("last_issue", "i8"),
-        ("since", "i8"),  # first cycle in which the task's next instruction could issue, registers and queues apart
+        (
+            "since",
+            "i8",
+        ),  # first cycle in which the task's next instruction could issue, registers and queues apart
         ("pc", "i4"),  # word within the kernel
         ("target", "i8"),  # where the last instruction led, inside the code or not
         ("kernel", "i4"),
@@ -268,7 +291,8 @@ RUN = np.dtype(
 )
 
 
-# Everything compiled code needs: name -> (element, inner shape). All arrays are dense; n = PEs (H * W, row-major).
+# Everything compiled code needs: name -> (element, inner shape). All arrays are dense; n = PEs (H * W,
+# row-major).
 ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
     name: (np.dtype(element), inner)
     for name, element, inner in (
@@ -277,7 +301,11 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
         ("code", CODE, ()),  # (words,)
         ("kernels", KERNEL, ()),
         ("tasks", TASK, ()),
-        ("task_slot", "i1", (40,)),  # (kernels, 40): slot of a task id, then of the data task of each input queue; -1 = none
+        (
+            "task_slot",
+            "i1",
+            (40,),
+        ),  # (kernels, 40): slot of a task id, then of the data task of each input queue; -1 = none
         ("sram8", "u1", ()),  # (n * stride,), and the same bytes as 16-bit and 32-bit words:
         ("sram16", "u2", ()),
         ("sram32", "u4", ()),
@@ -325,7 +353,8 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
 
 
 class State:
-    """The arrays of `ARRAYS` as attributes. Compiled code gets the address of a table of their addresses and lengths.
+    """The arrays of `ARRAYS` as attributes. Compiled code gets the address of a table of their addresses and
+    lengths.
 
     One pointer instead of forty array arguments keeps compilation and calls short.
     """
@@ -341,7 +370,8 @@ class State:
         if arrays:
             raise TypeError(f"no such state: {', '.join(arrays)}")
         self._table = np.array(
-            [word for name in ARRAYS for word in (getattr(self, name).ctypes.data, len(getattr(self, name)))], np.int64
+            [word for name in ARRAYS for word in (getattr(self, name).ctypes.data, len(getattr(self, name)))],
+            np.int64,
         )
 
     @property

@@ -1,6 +1,7 @@
 """The fast path of vectors with a fabric operand: one wavelet per group, dense memory, nothing to check.
 
-Takes as many groups at once as its pipes allow without asking anybody: all of them are known. Same meaning as `issue` in
+Takes as many groups at once as its pipes allow without asking anybody: all of them are known. Same meaning as
+`issue` in
 processor.py, group by group; only the bookkeeping is done once per batch.
 """
 
@@ -13,8 +14,9 @@ from ..outcome import Cycle
 from . import arithmetic as ar
 from .events import wake
 from .jit import jit
-from .meaning import VADD, VMOV, element
+from .meaning import element
 from .memory import read16, read32, write
+from .opcodes import VADD, VMOV
 from .pipes import enter
 from .state import FABRIC_IN, FABRIC_OUT, MEMORY
 
@@ -48,7 +50,9 @@ def batch(s, i, context):
         groups = min(groups, np.int64(pd.capacity - pd.count))
     if groups <= 0:
         return 0
-    cost = max(np.int64(1), group * v.per_element if v.per_element > 1 else -(-group // np.int64(v.per_cycle)))
+    cost = max(
+        np.int64(1), group * v.per_element if v.per_element > 1 else -(-group // np.int64(v.per_cycle))
+    )
     # Everything the loop uses is copied: compiled code cannot know that rings and records do not overlap.
     op, t, source = np.int64(v.op), np.int64(v.t), np.int64(v.s)
     start, limit = v.start, run.limit
@@ -56,8 +60,20 @@ def batch(s, i, context):
     step_a, step_b, step_d = np.int64(a.stride3), np.int64(b.stride3), np.int64(d.stride3)
     size_a, size_b, size_d = np.int64(a.bytes), np.int64(b.bytes), np.int64(d.bytes)
     memory_a, memory_b, pairs = a.kind == MEMORY, b.kind == MEMORY, d.per_wavelet == 2
-    base_a, slot_a, end_a, reverse_a, free_a = pa.base, pa.base + pa.tail, pa.base + pa.capacity, pa.reverse, pa.free
-    base_b, slot_b, end_b, reverse_b, free_b = pb.base, pb.base + pb.tail, pb.base + pb.capacity, pb.reverse, pb.free
+    base_a, slot_a, end_a, reverse_a, free_a = (
+        pa.base,
+        pa.base + pa.tail,
+        pa.base + pa.capacity,
+        pa.reverse,
+        pa.free,
+    )
+    base_b, slot_b, end_b, reverse_b, free_b = (
+        pb.base,
+        pb.base + pb.tail,
+        pb.base + pb.capacity,
+        pb.reverse,
+        pb.free,
+    )
     base_d, slot_d, end_d, latency_d = pd.base, pd.base + pd.head, pd.base + pd.capacity, pd.latency
     control_d = np.int64(d.control)
     index = np.int64(v.index)

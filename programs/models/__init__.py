@@ -1,0 +1,22 @@
+"""Whole models: what a weight file describes, its tokenizer, both ends on the host, and generation."""
+
+from .description import ModelConfig, describe_model
+from .generation import Generation, generate
+from .host_head import HostHead
+from .sampling import Sampler
+from .stages import ChainStages, GoldenStages, Stages
+from .tokenizer import TextStream, Tokenizer
+
+__all__ = [
+    "ChainStages",
+    "Generation",
+    "GoldenStages",
+    "HostHead",
+    "ModelConfig",
+    "Sampler",
+    "Stages",
+    "TextStream",
+    "Tokenizer",
+    "describe_model",
+    "generate",
+]

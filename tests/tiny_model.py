@@ -24,7 +24,7 @@ def alphabet() -> list[str]:
 
 
 def write_model(path: Path, kind: str = "Q4_1", tied: bool = True, seed: int = 0, **changes) -> Path:
-    """Write the file. `changes`: `drop`, `add` name tensors; all others are metadata keys, with `__` for dots,
+    """Write the file. `changes`: `drop`, `add` name tensors; all others are metadata keys, `__` for dots,
     that replace the ordinary value (None: left out)."""
     drop, add = changes.pop("drop", ()), changes.pop("add", ())
     s = SIZES

@@ -14,7 +14,7 @@ from waferloom.programs.weights import open_gguf
 
 GOLDEN = Path(__file__).parent / "golden"
 WSE3 = machine("wse3")
-RELATIVE = 2.0**-10  # rms error over rms: two roundings to f16 of relative error 2^-11 each
+RELATIVE = 2.0**-9  # rms error over rms: x, weights, q, k, v, softmax each round with 2^-11 / sqrt(3)
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,8 @@ class Grid:
 
 @dataclass(frozen=True)
 class Sram:
+    """`[sram]`: bytes per PE, banks and their width in bytes."""
+
     bytes: int
     banks: int
     bank_bytes: int

@@ -6,7 +6,8 @@ Each function has the meaning of the same operation in numbers.py, bit for bit.
 from __future__ import annotations
 
 import numpy as np
-from waferloom.isa import float32, floating
+
+from . import float32, floating
 
 
 def f32_from_bf16(bits: np.ndarray) -> np.ndarray:

@@ -81,10 +81,12 @@ def _suffixes(mnemonic: str, given: dict[str, Any]) -> str:
 
 
 def over_text(loops: Mapping[str, int | str] | None) -> str:
+    """Loops as the language writes them behind an operand: ` over i: 4, j: 8`."""
     return " over " + ", ".join(f"{name}: {extent}" for name, extent in loops.items()) if loops else ""
 
 
 def shape_text(shape: Sequence[int]) -> str:
+    """A shape as the language writes it behind a type: `[4, 8]`; nothing for a scalar."""
     return f"[{', '.join(map(str, shape))}]" if len(shape) else ""
 
 

@@ -17,9 +17,10 @@ such groups; the instruction itself does not.
 from __future__ import annotations
 
 import numpy as np
-from waferloom.isa import floating
-from waferloom.isa.float16 import canonical16, fma16, mul16
-from waferloom.isa.numbers import F16, mac
+
+from . import floating
+from .float16 import canonical16, fma16, mul16
+from .numbers import F16, mac
 
 GROUP_SIZES = (4, 8, 16, 32)
 DEFAULT_GROUP = 32

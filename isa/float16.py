@@ -7,7 +7,8 @@ Arrays are np.float16 or np.float32 and broadcast as in NumPy.
 from __future__ import annotations
 
 import numpy as np
-from waferloom.isa import floating
+
+from . import floating
 
 CANONICAL_NAN = np.array(floating.F16.canonical_nan, np.uint16).view(np.float16)[()]
 

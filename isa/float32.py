@@ -6,7 +6,8 @@ Each function has the meaning of the same operation in numbers.py, bit for bit, 
 from __future__ import annotations
 
 import numpy as np
-from waferloom.isa import floating
+
+from . import floating
 
 CANONICAL_NAN = np.array(floating.F32.canonical_nan, np.uint32).view(np.float32)[()]
 

@@ -18,9 +18,9 @@ Rules
 
 from __future__ import annotations
 
-from waferloom.isa import floating
-from waferloom.isa.element_types import ElementType
-from waferloom.isa.floating import FloatFormat
+from . import floating
+from .element_types import ElementType
+from .floating import FloatFormat
 
 I16, I32, F16, F32, BF16 = (
     ElementType.I16,

@@ -22,9 +22,10 @@ import math
 import struct
 
 import numpy as np
-from waferloom.isa.float32 import f32_from_f64
-from waferloom.isa.floating import bits_from_double, double_from_bits
-from waferloom.isa.numbers import F32, FORMATS, convert
+
+from .float32 import f32_from_f64
+from .floating import bits_from_double, double_from_bits
+from .numbers import F32, FORMATS, convert
 
 # ln 2 in two parts (Cody and Waite): the high part is floor(ln 2 * 2^37) / 2^37, so k * LN2_HIGH is exact for
 # |k| < 2^16; the low part is ln 2 - LN2_HIGH rounded to double. tests/test_isa_special.py derives them again.

@@ -79,8 +79,13 @@ def test_narrowing_to_f16_on_ties_and_neighbours():
         *[
             (f"{op}_{n}", (t, t), lambda a, b, t=t, f=f: f(t, a, b))
             for n, t in (("f16", F16), ("f32", F32), ("bf16", BF16))
-            for op, f in (("add", numbers.add), ("sub", numbers.sub), ("mul", numbers.mul),
-                          ("max", numbers.maximum), ("min", numbers.minimum))
+            for op, f in (
+                ("add", numbers.add),
+                ("sub", numbers.sub),
+                ("mul", numbers.mul),
+                ("max", numbers.maximum),
+                ("min", numbers.minimum),
+            )
         ],
         ("add_f32_f16", (F32, F16), lambda a, b: numbers.add(F32, a, b, F16)),
         ("sub_f32_f16", (F32, F16), lambda a, b: numbers.sub(F32, a, b, F16)),
@@ -102,9 +107,14 @@ def test_floating_operations(name, types, definition):
 @pytest.mark.parametrize(("suffix", "t"), [("i16", I16), ("i32", I32)])
 def test_integer_operations(suffix, t):
     for name, f in (
-        ("add", numbers.add), ("sub", numbers.sub), ("mul", numbers.mul),
-        ("max", numbers.maximum), ("min", numbers.minimum),
-        ("shl", numbers.shift_left), ("shr", numbers.shift_right), ("sar", numbers.shift_right_signed),
+        ("add", numbers.add),
+        ("sub", numbers.sub),
+        ("mul", numbers.mul),
+        ("max", numbers.maximum),
+        ("min", numbers.minimum),
+        ("shl", numbers.shift_left),
+        ("shr", numbers.shift_right),
+        ("sar", numbers.shift_right_signed),
     ):
         check(getattr(integers, f"{name}_{suffix}"), (t, t), lambda a, b, f=f: f(t, a, b))
     check(getattr(integers, f"neg_{suffix}"), (t,), lambda a: numbers.negate(t, a))
@@ -149,8 +159,13 @@ def test_operations_chosen_by_type(t):
 
 @pytest.mark.parametrize(
     ("short", "name"),
-    [("reciprocal", "reciprocal"), ("sqrt", "square_root"), ("rsqrt", "reciprocal_square_root"),
-     ("exp", "exp"), ("log", "log")],
+    [
+        ("reciprocal", "reciprocal"),
+        ("sqrt", "square_root"),
+        ("rsqrt", "reciprocal_square_root"),
+        ("exp", "exp"),
+        ("log", "log"),
+    ],
 )
 def test_special_functions(short, name):
     definition = getattr(special, name)

@@ -32,8 +32,13 @@ def test_an_edit_changes_the_digest(tmp_path, monkeypatch):
 
 def test_the_users_cache_directory_is_the_base_and_stays_his(tmp_path):
     """Compiled code goes below it; the process's own Numba setting is not changed."""
-    run = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True,
-                         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)})
+    run = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )
     ours, users = run.stdout.split()
     assert ours == str(tmp_path / "waferloom" / jit.source_digest())
     assert users == str(tmp_path)

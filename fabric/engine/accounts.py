@@ -23,6 +23,15 @@ def fault(s, i, cycle, code, argument, pc):
     account(s, i, cycle)
     if code != NO_CONTROL_TASK and pe.clock <= cycle:
         hold(s, i, cycle, ONE, ONE)  # what faulted was issued; of a completion, its group already was
+    elif code == NO_CONTROL_TASK and pe.threads:
+        k = 0
+        while not pe.threads >> k & 1:
+            k += 1
+        v = s.vectors[i * s.machine[0].contexts + k + 1]
+        inputs, outputs = ready(s, i, np.int64(k + 1), np.int64(min(v.left, v.group)))
+        if max(v.start, inputs, outputs) <= cycle:  # nobody waits, and nobody issues in this cycle
+            s.counters[i, IDLE] += 1
+            pe.accounted = cycle + 1
     run = s.run[0]
     if cycle < run.fault_cycle or (cycle == run.fault_cycle and i < run.fault_pe):
         run.fault_cycle = cycle

@@ -1,21 +1,22 @@
 """Arithmetic of the compute engine on bit patterns, compiled; same meaning as isa/numbers.py, bit for bit.
 
 f16 and bf16 operands are uint16, f32 operands uint32; integers.py has i16 and i32. Names end in the element
-type; a mixed operation names the result first: `mac_f32_f16(acc, a, b)` is f32 + f16 * f16. All functions are
-free of branches or nearly so: a loop of them over contiguous arrays is vectorised by LLVM.
+type; a mixed operation names the result first: `mac_f32_f16(acc, a, b)` is f32 + f16 * f16. All functions
+are free of branches or nearly so: a loop of them over contiguous arrays is vectorised by LLVM.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from waferloom.fabric.engine.bitcasts import (
+
+from .bitcasts import (
     bits_from_f32,
     f16_from_f32,
     f32_from_bits,
     f32_from_f16,
     fma_f32,
 )
-from waferloom.fabric.engine.jit import jit_inline
+from .jit import jit_inline
 
 F16_NAN = np.uint16(0x7E00)
 BF16_NAN = np.uint16(0x7FC0)

@@ -8,12 +8,13 @@ isa/numbers.py refuses are refused at assembly and give 0 here.
 from __future__ import annotations
 
 import numpy as np
-from waferloom.fabric.engine import arithmetic as ar
-from waferloom.fabric.engine import conversions as cv
-from waferloom.fabric.engine import special as sp
-from waferloom.fabric.engine.bitcasts import f32_from_bits, f32_from_f16
-from waferloom.fabric.engine.jit import jit
-from waferloom.isa.element_types import ElementType
+
+from ...isa.element_types import ElementType
+from . import arithmetic as ar
+from . import conversions as cv
+from . import special as sp
+from .bitcasts import f32_from_bits, f32_from_f16
+from .jit import jit
 
 I16, I32, F16, F32, BF16 = (
     int(t) for t in (ElementType.I16, ElementType.I32, ElementType.F16, ElementType.F32, ElementType.BF16)

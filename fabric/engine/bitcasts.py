@@ -1,7 +1,7 @@
 """Bit patterns to floating-point values and back, inside compiled code.
 
-Each function here is one or a few LLVM instructions. f16 exists only as a pattern in a uint16: it is widened
-to f32 for arithmetic and rounded back by `f16_from_f32`.
+Each function here is one or a few LLVM instructions. f16 exists only as a pattern in a uint16: it is
+widened to f32 for arithmetic and rounded back by `f16_from_f32`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
-from waferloom.fabric.engine.jit import jit_inline
+
+from .jit import jit_inline
 
 _HALF = ir.HalfType()
 _FLOAT = ir.FloatType()

@@ -1,10 +1,8 @@
 """Memory-only vector instructions at once: the values of all elements, without their times.
 
-Same results as issuing group by group, since elements are computed in order and nobody else touches this PE's
-memory meanwhile.
-Runs are the longest stretch in which every operand moves by one stride; common operations on dense runs have
-loops that
-vectorise, everything else goes element by element.
+Same results as issuing group by group, since elements are computed in order and nobody else touches this
+PE's memory meanwhile. Runs are the longest stretch in which every operand moves by one stride; common
+operations on dense runs have loops that vectorise, everything else goes element by element.
 """
 
 from __future__ import annotations
@@ -286,8 +284,8 @@ def _blocked(s, v, d, a, b, origin):
             f32_from_bits(m[at_d + 7]),
         )
         for _ in range(d.extent2):
-            # Products of f16 are exact in f32, so this is mac_f32_f16; a NaN stays one and is made canonical
-            # at the end.
+            # Products of f16 are exact in f32, so this is mac_f32_f16; a NaN stays one and is made
+            # canonical at the end.
             y = f32_from_f16(half[at_b])
             m0 += f32_from_f16(half[at_a]) * y
             m1 += f32_from_f16(half[at_a + row]) * y
@@ -337,8 +335,7 @@ def _reduce(s, i, v, a, b, origin):
 
 @jit
 def _dequantise(s, v, d, a, origin):
-    """Packed weights to f16, group by group along the source, to wherever the destination's generator
-    leads."""
+    """Packed weights to f16, group by group of the source, to wherever the destination's generator leads."""
     weights = np.int64(v.group_weights)
     n = np.int64(v.elements)
     run = _gcd(run_length(d, n), weights)

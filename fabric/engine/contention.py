@@ -1,14 +1,11 @@
 """Shared links taken on trust, and what happens when trust was misplaced.
 
-Most links that several colours share are never wanted by two of them in the same cycle: kernels run one after
-another. So a
-run first lets every channel stream as if its links were its own and notes the bursts in which each one
-crosses a shared link.
-If no two bursts of a link overlap, arbitration could not have delayed anything, and the run is exact. If some
-do, those links are
-marked as contended and the run starts again from the same memory with an arbiter at each (docs/engine.md).
-What is known of a
-program is kept for its next run.
+Most links that several colours share are never wanted by two of them in the same cycle: kernels run one
+after another. So a run first lets every channel stream as if its links were its own and notes the bursts in
+which each one crosses a shared link. If no two bursts of a link overlap, arbitration could not have delayed
+anything, and the run is exact. If some do, those links are marked as contended and the run starts again
+from the same memory with an arbiter at each (docs/engine.md). What is known of a program is kept for its
+next run.
 """
 
 from __future__ import annotations
@@ -19,7 +16,8 @@ import numpy as np
 
 from ...isa.program import Program
 from .pipes import RESERVE
-from .state import NEVER_YET, WATCH, State
+from .state import NEVER_YET, WATCH
+from .state_table import State
 
 ATTEMPTS = 3  # with trust; then every shared link is arbitrated
 
@@ -27,8 +25,8 @@ _known: dict[int, np.ndarray] = {}
 
 
 def contended_links(program: Program) -> np.ndarray:
-    """(n, 5) bool: output links that were found contended in earlier runs of this program; shared, so changes
-    are kept."""
+    """(n, 5) bool: output links that were found contended in earlier runs of this program; shared, so
+    changes are kept."""
     key = id(program)
     if key not in _known:
         _known[key] = np.zeros((program.width * program.height, 5), bool)

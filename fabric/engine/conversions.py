@@ -1,22 +1,23 @@
 """Conversions between element types on bit patterns, compiled; the rules are those of isa/numbers.py.
 
-Each is one rounding from the exact source value. Names give the result first: `f16_of_i32(a)`.
-i16, f16 and bf16 patterns are uint16; i32 and f32 patterns are uint32.
+Each is one rounding from the exact source value. Names give the result first: `f16_of_i32(a)`. i16, f16 and
+bf16 patterns are uint16; i32 and f32 patterns are uint32.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from waferloom.fabric.engine.arithmetic import (
+
+from ...isa.special import ROUND_TO_INTEGER
+from .arithmetic import (
     bf16_result,
     f16_result,
     f32_from_bf16,
     f32_result,
     odd_f32_from_f64,
 )
-from waferloom.fabric.engine.bitcasts import f32_from_bits, f32_from_f16
-from waferloom.fabric.engine.jit import jit_inline
-from waferloom.isa.special import ROUND_TO_INTEGER
+from .bitcasts import f32_from_bits, f32_from_f16
+from .jit import jit_inline
 
 
 @jit_inline

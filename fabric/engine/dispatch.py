@@ -25,13 +25,14 @@ D_MEMORY, D_IN, D_OUT, D_FIFO = (
 )
 EXTENT, DESCRIPTOR = int(FaultCode.EXTENT), int(FaultCode.DESCRIPTOR)
 QUEUE_BUSY, QUEUE_UNBOUND = int(FaultCode.QUEUE_BUSY), int(FaultCode.QUEUE_UNBOUND)
+TOO_MANY = np.int64(1) << np.int64(31)  # elements: so many, or more, are an extent fault
 NOT_LOADED = np.uint16(0xFFFF)  # flags of a descriptor register that was never loaded
 
 
 @jit
 def _operand(s, i, o, register, size, weights, source):
-    """Set up operand `o` from a descriptor register; returns its element count, or -1 if the descriptor is no
-    good.
+    """Set up operand `o` from a descriptor register; returns its element count, or -1 if the descriptor is
+    no good.
 
     `weights`: weights per group of a packed source, else 0.
     """
@@ -72,7 +73,7 @@ def _operand(s, i, o, register, size, weights, source):
     for k in range(dimensions):
         extent = np.int32(d[2 + dimensions - 1 - k])  # the last dimension first
         stride = np.int32(np.int16(d[6 + dimensions - 1 - k]))
-        elements *= extent
+        elements = min(elements * extent, TOO_MANY)
         if stride == 0 and o.repeat == 255:
             o.repeat = 3 - k
         if k == 0:
@@ -203,11 +204,11 @@ def begin(s, i, c, context, cycle):
     if c.asynchronous and not v.fabric:
         return DESCRIPTOR, np.int64(c.rd)
     elements = count_a if c.to_register else count_d
-    if count_a != -2 and count_a != elements:
+    if count_a != -2 and (count_a != elements or elements == TOO_MANY):
         return EXTENT, count_a
     if count_b != -2 and count_b != elements:
         return EXTENT, count_b
-    if elements > 0x7FFFFFFF:
+    if elements == TOO_MANY:
         return EXTENT, elements
     for turn in range(3):
         o = s.operands[first + (turn + 1) % 3]
@@ -261,7 +262,7 @@ def _look_ahead(s, pe, v, first):
             simple = False
     v.plain = (
         v.fabric
-        and s.machine[0].banks > 1
+        and s.machine[0].banks > 2  # two unaligned elements of 32 bits stand in three words
         and v.group <= 2
         and simple
         and accesses <= 1

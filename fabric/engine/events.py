@@ -1,9 +1,8 @@
 """Who acts next: a stack of items that can go on, and a calendar of items that wait for a cycle.
 
 An item is a PE, a stream channel, an arbiter or a host lane (numbered in this order, see State.machine).
-Everything an item
-does at cycle t becomes visible to others at t + 1 or later, so at calendar time t everything up to t is
-known.
+Everything an item does at cycle t becomes visible to others at t + 1 or later, so at calendar time t
+everything up to t is known.
 """
 
 from __future__ import annotations

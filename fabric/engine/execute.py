@@ -16,14 +16,16 @@ from ...isa.program import Program
 from ..outcome import FaultCode, FaultRecord, LaneOutput, Outcome, Wait, Waits
 from ..spec import MachineSpec
 from .contention import ATTEMPTS, contended_links, overlapping, with_room
-from .graph import EDGE_IN, EDGE_OUT, LINK, RAMP_DOWN, RAMP_UP, Graph
+from .graph import Graph
 from .jit import jit
 from .load import Lane, load
 from .main_thread import main_waits, registers_ready
 from .memory import read16
 from .pipes import RESERVE, is_control, room, visible
 from .simulate import advance, settle, start
-from .state import FABRIC_IN, FABRIC_OUT, FIFO, NEVER, State
+from .stages import EDGE_IN, EDGE_OUT, LINK, RAMP_DOWN, RAMP_UP
+from .state import FABRIC_IN, FABRIC_OUT, FIFO, NEVER
+from .state_table import State
 from .vectors import fifo_header_inside
 
 SLICE = 1 << 20  # work items between two looks at `interrupted`
@@ -61,8 +63,7 @@ def run(
 
 
 def _simulate(state: State, interrupted: Callable[[], bool] | None) -> tuple[State, np.ndarray, bool]:
-    """Run to the end, or until bursts overlap on a link: (state, those links, whether the user stopped
-    it)."""
+    """Run to the end, or until bursts overlap on a link: (state, those links, did the user stop it)."""
     start(state)
     while True:
         state.run["budget"] = SLICE
@@ -171,8 +172,7 @@ def _fault(program: Program, state: State) -> FaultRecord:
 
 @jit
 def _fill_stages(first, follows, capacity, count, entered, fill, left):
-    """Wavelets that are stuck in a pipe stand in its last stages; `left` gets what passed out of each
-    stage."""
+    """Wavelets that are stuck in a pipe stand in its last stages; `left` gets what entered each stage."""
     for p in range(len(first)):
         stage = first[p]
         inside = np.int64(0)
@@ -318,7 +318,7 @@ def _thread_waits(s, t, state, pc, queue, since):
 def _waits(program: Program, state: State, graph: Graph, fill: np.ndarray, cycles: int) -> Waits:
     n = program.width * program.height
     h, w = program.height, program.width
-    kind, pc = np.zeros((n, 9), np.int8), np.full((n, 9), -1, np.int32)
+    kind, pc = np.zeros((n, 9), np.int8), np.full((n, 9), -1, np.int64)
     queue, since = np.full((n, 9), -1, np.int8), np.full((n, 9), -1, np.int64)
     _thread_waits(state, cycles, kind, pc, queue, since)
     slot = state.pes["task"]

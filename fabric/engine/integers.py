@@ -6,7 +6,8 @@ i16 operands and results are uint16, i32 ones uint32; everything wraps. Loops of
 from __future__ import annotations
 
 import numpy as np
-from waferloom.fabric.engine.jit import jit_inline
+
+from .jit import jit_inline
 
 
 @jit_inline

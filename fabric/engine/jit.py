@@ -1,8 +1,9 @@
 """Compilation policy of the engine: every compiled function comes from here, and so does its cache.
 
 No function is compiled with fastmath, so LLVM neither reorders nor contracts floating-point operations, and
-the result does not depend on the host. Numba's own index does not notice an edit in a function that a cached
-one calls; therefore the cache directory carries a digest of every source file compiled code can depend on.
+the result does not depend on the host. Numba's own index does not notice an edit in a function that a
+cached one calls; therefore the cache directory carries a digest of every source file compiled code can
+depend on.
 """
 
 from __future__ import annotations
@@ -130,11 +131,12 @@ def _engine_cache() -> Iterator[None]:
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile by the engine's one policy: cached, GIL released, IEEE division, no fastmath, no bounds check.
+    """Compile by the engine's one policy: cached, GIL released, IEEE division, no fastmath, no bounds
+    check.
 
     NUMBA_BOUNDSCHECK=1 in the environment still turns bounds checks on. Small functions called from a
-    compiled loop are inlined by LLVM without being asked; Numba's own inline='always' multiplies compile time
-    and is not used.
+    compiled loop are inlined by LLVM without being asked; Numba's own inline='always' multiplies compile
+    time and is not used.
     """
     with _engine_cache():
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)

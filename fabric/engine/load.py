@@ -19,8 +19,9 @@ from ..outcome import Cycle, Lane
 from ..spec import MachineSpec
 from .contention import watch_arrays
 from .dispatch import NOT_LOADED
-from .graph import EDGE_OUT, RAMP_DOWN, Graph, elaborate, route_bits
+from .graph import Graph, elaborate
 from .pipes import RESERVE
+from .stages import EDGE_OUT, RAMP_DOWN, route_bits
 from .state import (
     ARBITER,
     CHANNEL,
@@ -38,8 +39,8 @@ from .state import (
     SOURCE,
     TASK,
     VECTOR,
-    State,
 )
+from .state_table import State
 
 END_OF_CODE = -1
 
@@ -126,8 +127,7 @@ def threads_in_use(program: Program) -> int:
 
 def _control_queues(kernel: Kernel, address: int) -> set[int]:
     """Queues to which a descriptor that `ldd` finds in the initial data sends control wavelets. One made at
-    run time
-    stops the engine where it would be believed (processor.py)."""
+    run time stops the engine where it would be believed (processor.py)."""
     raw = kernel.data[address : address + 2]
     flags = int.from_bytes(raw.tobytes(), "little")
     out = flags & 3 == DescriptorKind.FABRIC_OUT and flags >> 7 & 1 and flags >> 9 == 0
@@ -135,8 +135,8 @@ def _control_queues(kernel: Kernel, address: int) -> set[int]:
 
 
 def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]:
-    """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses, or
-    fed by the host."""
+    """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses,
+    or fed by the host."""
     colours: set[int] = set()
     for index, kernel in enumerate(program.kernels):
         queues = set()
@@ -231,26 +231,26 @@ def load(
     channels = len(graph.channel_router)
     arbiter_of, arbiters = _arbiters(graph)
     items = n + channels + len(arbiters) + len(graph.source_pipe)
-    machine[0] = (
-        n,
-        contexts,
-        n + channels,
-        n,
-        n + channels + len(arbiters),
-        0,
-        spec.engine.fp_latency,
-        spec.engine.writeback,
-        spec.engine.branch_not_taken,
-        spec.engine.branch_taken,
-        spec.engine.accumulators,
-        spec.sram.bytes_per_cycle,
-        spec.sram.banks,
-        sram.shape[1],
-        strict is not None,
-        descriptor_count,
-        slots,
-        spec.fabric.livelock_cycles,
-    )
+    for name, value in {
+        "pes": n,
+        "contexts": contexts,
+        "first_channel": n,
+        "first_arbiter": n + channels,
+        "first_source": n + channels + len(arbiters),
+        "fp_latency": spec.engine.fp_latency,
+        "writeback": spec.engine.writeback,
+        "branch_not_taken": spec.engine.branch_not_taken,
+        "branch_taken": spec.engine.branch_taken,
+        "accumulators": spec.engine.accumulators,
+        "bytes_per_cycle": spec.sram.bytes_per_cycle,
+        "banks": spec.sram.banks,
+        "stride": sram.shape[1],
+        "strict": strict is not None,
+        "descriptors": descriptor_count,
+        "slots": slots,
+        "livelock": spec.fabric.livelock_cycles,
+    }.items():
+        machine[name] = value
     run = np.zeros(1, RUN)
     run["limit"] = NEVER if max_cycles is None else max_cycles
     run["fault_cycle"] = NEVER

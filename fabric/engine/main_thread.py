@@ -60,13 +60,13 @@ def registers_ready(s, i, c):
 
 @jit
 def code_index(s, i):
+    """Index into `code` of the running task's next instruction."""
     return s.kernels[s.pes[i].kernel].code + s.pes[i].pc
 
 
 @jit
 def main_waits(s, i):
-    """(registers ready, input there, room there) of the running task's next instruction; NEVER where
-    unknown."""
+    """(registers ready, input there, room there) of the task's next instruction; NEVER where unknown."""
     c = s.code[code_index(s, i)]
     receive = np.int64(0)
     send = np.int64(0)

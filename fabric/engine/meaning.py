@@ -1,8 +1,7 @@
 """What one element of a vector instruction computes: one arm per row of the instruction table.
 
 Opcodes come from isa/instructions.py; arithmetic from arithmetic_by_type.py. d is the destination's present
-value (only vmac
-and reductions use it).
+value (only vmac and reductions use it).
 """
 
 from __future__ import annotations

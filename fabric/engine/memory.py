@@ -1,8 +1,7 @@
 """SRAM as the engine sees it: elements by byte address, range checks, and what memory operands cost.
 
 Addresses are bytes within the PE; `origin` is the PE's first byte in the arena. Nothing is read or written
-before its range
-was checked, either for a whole instruction or group by group.
+before its range was checked, either for a whole instruction or group by group.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ def step(o):
 
 @jit
 def run_length(o, n):
-    """Elements that operand `o` of n elements walks with one stride: as many trailing dimensions as are dense
-    in each other."""
+    """Elements that operand `o` of n elements walks with one stride: as many trailing dimensions as are
+    dense in each other."""
     if o.kind != MEMORY:
         return n
     length = np.int64(o.extent3)
@@ -156,8 +155,7 @@ MAX_GROUP = 64  # elements; spec.py refuses larger rates
 
 @jit
 def _first_pass(o, resident):
-    """Whether a resident accumulator is read from memory now (its repeating dimension is at its
-    beginning)."""
+    """Whether a resident accumulator is read from memory now: its repeating dimension begins."""
     return _repeat_index(o) == 0 if resident else True
 
 

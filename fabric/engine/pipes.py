@@ -1,8 +1,7 @@
 """FIFOs between producers and consumers: entry, exit, and when either is possible.
 
 A slot that holds a wavelet carries the cycle from which it can leave; a free slot carries the cycle from
-which it can be
-filled. Whoever finds a pipe empty or full and wants to be called sets its waiting flag.
+which it can be filled. Whoever finds a pipe empty or full and wants to be called sets its waiting flag.
 """
 
 from __future__ import annotations

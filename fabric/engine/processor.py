@@ -1,8 +1,7 @@
 """A PE: lets it go on as far as what it knows allows.
 
-A choice that depends on what has not arrived yet is taken only at calendar time (events.py); everything else
-runs ahead of the
-others.
+A choice that depends on what has not arrived yet is taken only at calendar time (events.py); everything
+else runs ahead of the others.
 """
 
 from __future__ import annotations

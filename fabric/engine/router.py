@@ -1,8 +1,8 @@
-"""Routers: channels that follow their input as a stream, and arbiters that decide link by link in time order.
+"""Routers: channels that follow their input as a stream, and arbiters that decide link by link in time
+order.
 
 A stream channel (one input at a time, links of its own) needs to know only what arrives, never what has not
-arrived, so it runs
-ahead. An arbiter decides at calendar time, when everything that could compete is known.
+arrived, so it runs ahead. An arbiter decides at calendar time, when everything that could compete is known.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def ready_cycle(s, c, p):
 
 @jit
 def pass_on(s, c, p, cycle):
-    """Move the first wavelet of pipe p to all its outputs at `cycle` and execute its command if it is one for
-    this router."""
+    """Move the first wavelet of pipe p to all its outputs at `cycle` and execute its command if it is one
+    for this router."""
     channel = s.channels[c]
     route = s.routes[channel.route]
     mask = targets(s, c, p)
@@ -105,9 +105,9 @@ def cross(s, w, cycle):
 
 @jit
 def record_router_fault(s, router, cycle, word, links):
-    """A control wavelet with a command that does not exist. Of several in one router and cycle the one counts
-    whose
-    first output link comes first in the order of arbitration; a router's fault comes before its PE's."""
+    """A control wavelet with a command that does not exist. Of several in one router and cycle the one
+    counts whose first output link comes first in the order of arbitration; a router's fault comes before
+    its PE's."""
     run = s.run[0]
     order = np.int64(links & -links) if links else np.int64(1 << RAMP + 1)
     first = cycle < run.fault_cycle or (cycle == run.fault_cycle and router < run.fault_pe)
@@ -125,8 +125,8 @@ def record_router_fault(s, router, cycle, word, links):
 
 @jit
 def _copy_data(s, c, p):
-    """The fast path of a channel with one position: copy data wavelets from pipe p to its outputs, as many as
-    are known.
+    """The fast path of a channel with one position: copy data wavelets from pipe p to its outputs, as many
+    as are known.
 
     Stops at a control wavelet and at whatever has to be waited for; the caller looks at what comes then.
     """

@@ -69,8 +69,8 @@ def advance(s):
 
 @jit
 def _lively(s, cycle):
-    """Whether no PE has issued for so long that the run is a livelock at `cycle`; refreshes what is known of
-    progress."""
+    """Whether no PE has issued for so long that the run is a livelock at `cycle`; refreshes what is known
+    of progress."""
     machine = s.machine[0]
     run = s.run[0]
     for i in range(machine.pes):
@@ -89,8 +89,7 @@ def settle(s, cycles):
         over = pe.accounted - cycles
         if over > 0:
             # The run was cut while a group held the engine. After a fault elsewhere a PE may have been
-            # further ahead:
-            # then its counters still have the right sum, and no more.
+            # further ahead: then its counters still have the right sum, and no more.
             bank = min(over, pe.last_bank)
             s.counters[i, 1] -= bank
             over -= bank

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from waferloom.fabric.engine.arithmetic import F32_INFINITY, F32_NAN, F32_SIGN, f32_result
-from waferloom.fabric.engine.bitcasts import bits_from_f64, f32_from_bits, f64_from_bits
-from waferloom.fabric.engine.conversions import f16_of_f32, f32_of_f16
-from waferloom.fabric.engine.jit import jit, jit_inline
-from waferloom.isa import special
-from waferloom.isa.special import EXP_LEAST, EXP_MOST, SQRT2_BITS
+
+from ...isa import special
+from ...isa.special import EXP_LEAST, EXP_MOST, SQRT2_BITS
+from .arithmetic import F32_INFINITY, F32_NAN, F32_SIGN, f32_result
+from .bitcasts import bits_from_f64, f32_from_bits, f64_from_bits
+from .conversions import f16_of_f32, f32_of_f16
+from .jit import jit, jit_inline
 
 _exp_reduced = jit_inline(special.exp_reduced_in_double)
 _log = jit_inline(special.log_in_double)

@@ -1,39 +1,25 @@
 """The whole state of a running wafer: a handful of named flat arrays that compiled code reads and writes.
 
-Records (NumPy structured types) keep what is used together in one cache line. Times are cycles, int64; NEVER
-means "not
-known yet, or not at all". Nothing in here computes; graph.py and load.py fill the arrays.
+Records (NumPy structured types) keep what is used together in one cache line. Times are cycles, int64;
+NEVER means "not known yet, or not at all". Nothing in here computes; graph.py and load.py fill the arrays.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr, register_model, typeof_impl, unbox
-from numba.np.arrayobj import make_array, populate_array
-from numba.np.numpy_support import from_dtype
 
 NEVER = np.int64(1) << np.int64(62)
 
-# --- what is fixed for a run
-# -----------------------------------------------------------------------------------------
+# --- what is fixed for a run ---
 
 MACHINE = np.dtype(
     [
         ("pes", "i8"),
-        (
-            "contexts",
-            "i8",
-        ),  # vector contexts per PE: the synchronous one and those of the microthreads in use
+        # vector contexts per PE: the synchronous one and those of the microthreads in use
+        ("contexts", "i8"),
         ("first_arbiter", "i8"),  # work items: PEs, then stream channels, then arbiters, then host lanes
         ("first_channel", "i8"),
         ("first_source", "i8"),
-        ("first_sink", "i8"),
         ("fp_latency", "i8"),
         ("writeback", "i8"),
         ("branch_not_taken", "i8"),
@@ -110,12 +96,10 @@ TASK = np.dtype(
     align=True,
 )
 
-# --- the fabric
-# ------------------------------------------------------------------------------------------------------
+# --- the fabric ---
 
-# A run of stages that only one colour uses and where nothing can change: one FIFO. Entry of wavelet i >= exit
-# of wavelet
-# i - capacity + reverse; exit >= entry + latency (docs/engine.md says why that is exact).
+# A run of stages that only one colour uses and where nothing can change: one FIFO. Entry of wavelet i >=
+# exit of wavelet i - capacity + reverse; exit >= entry + latency (docs/engine.md says why that is exact).
 PIPE = np.dtype(
     [
         ("base", "i8"),  # first slot in ring_*
@@ -164,14 +148,13 @@ ARBITER = np.dtype([("first", "i4"), ("count", "i4"), ("free", "i8"), ("last", "
 # A lane of an input edge port: words of `source_word` still to send.
 SOURCE = np.dtype([("next", "i8"), ("stop", "i8"), ("free", "i8"), ("pipe", "i4")], align=True)
 
-# Known total costs of memory-only instructions: same shapes and same addresses modulo one round of the banks
-# cost the same.
+# Known total costs of memory-only instructions: same shapes and same addresses modulo one round of the
+# banks cost the same.
 COST_ENTRIES = 1 << 12
 COST_KEY = 32  # fields of the key; then cycles (low, high), bank cycles (low, high)
 COST_FIELDS = COST_KEY + 4
 
-# --- processing elements
-# ---------------------------------------------------------------------------------------------
+# --- processing elements ---
 
 PE = np.dtype(
     [
@@ -181,10 +164,8 @@ PE = np.dtype(
         ("task_free", "i8"),  # first cycle in which a task may be picked
         ("instructions", "i8"),
         ("last_issue", "i8"),
-        (
-            "since",
-            "i8",
-        ),  # first cycle in which the task's next instruction could issue, registers and queues apart
+        # first cycle in which the task's next instruction could issue, registers and queues apart
+        ("since", "i8"),
         ("pc", "i4"),  # word within the kernel
         ("target", "i8"),  # where the last instruction led, inside the code or not
         ("kernel", "i4"),
@@ -301,11 +282,8 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
         ("code", CODE, ()),  # (words,)
         ("kernels", KERNEL, ()),
         ("tasks", TASK, ()),
-        (
-            "task_slot",
-            "i1",
-            (40,),
-        ),  # (kernels, 40): slot of a task id, then of the data task of each input queue; -1 = none
+        # (kernels, 40): slot of a task id, then of the data task of each input queue; -1 = none
+        ("task_slot", "i1", (40,)),
         ("sram8", "u1", ()),  # (n * stride,), and the same bytes as 16-bit and 32-bit words:
         ("sram16", "u2", ()),
         ("sram32", "u4", ()),
@@ -350,109 +328,3 @@ ARRAYS: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
         ("heap_item", "i4", ()),
     )
 }
-
-
-class State:
-    """The arrays of `ARRAYS` as attributes. Compiled code gets the address of a table of their addresses and
-    lengths.
-
-    One pointer instead of forty array arguments keeps compilation and calls short.
-    """
-
-    __slots__ = ("__weakref__", "_table", *ARRAYS)
-
-    def __init__(self, **arrays: np.ndarray) -> None:
-        for name, (dtype, inner) in ARRAYS.items():
-            array = arrays.pop(name)
-            if array.dtype != dtype or array.shape[1:] != inner or not array.flags.c_contiguous:
-                raise TypeError(f"{name}: {array.dtype} {array.shape} is not {dtype} (..., {inner})")
-            setattr(self, name, array)
-        if arrays:
-            raise TypeError(f"no such state: {', '.join(arrays)}")
-        self._table = np.array(
-            [word for name in ARRAYS for word in (getattr(self, name).ctypes.data, len(getattr(self, name)))],
-            np.int64,
-        )
-
-    @property
-    def address(self) -> int:
-        """Where the table stands."""
-        return self._table.ctypes.data
-
-    def replace(self, **arrays: np.ndarray) -> State:
-        """The same state with some arrays exchanged."""
-        return State(**{name: arrays.get(name, getattr(self, name)) for name in ARRAYS})
-
-
-class StateType(types.Type):
-    """State inside compiled code: the address of its table."""
-
-    def __init__(self) -> None:
-        super().__init__("waferloom.State")
-
-
-STATE = StateType()
-
-
-@typeof_impl.register(State)
-def _type_of_state(value, context):
-    return STATE
-
-
-@register_model(StateType)
-class _StateModel(models.PrimitiveModel):
-    def __init__(self, manager, fe_type):
-        super().__init__(manager, fe_type, ir.IntType(64))
-
-
-@unbox(StateType)
-def _unbox_state(typ, obj, c):
-    address = c.pyapi.object_getattr_string(obj, "address")
-    value = c.pyapi.long_as_longlong(address)
-    c.pyapi.decref(address)
-    return NativeValue(value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
-
-
-def _array_type(name: str) -> types.Array:
-    dtype, inner = ARRAYS[name]
-    return types.Array(from_dtype(dtype), 1 + len(inner), "C")
-
-
-@infer_getattr
-class _StateAttributes(AttributeTemplate):
-    key = StateType
-
-    def generic_resolve(self, typ, attr):
-        return _array_type(attr) if attr in ARRAYS else None
-
-
-def _lower_attribute(name: str, index: int) -> None:
-    @lower_getattr(StateType, name)
-    def lower(context, builder, typ, value):
-        array_type = _array_type(name)
-        word = ir.IntType(64)
-        table = builder.inttoptr(value, word.as_pointer())
-
-        def load(k):
-            # The table never changes during a call, so LLVM may keep what it read.
-            loaded = builder.load(builder.gep(table, [ir.Constant(word, k)]))
-            loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
-            return loaded
-
-        array = make_array(array_type)(context, builder)
-        dtype, inner = ARRAYS[name]
-        shape = (load(2 * index + 1), *(ir.Constant(word, n) for n in inner))
-        strides = [ir.Constant(word, dtype.itemsize * math.prod(inner[k:])) for k in range(len(inner) + 1)]
-        populate_array(
-            array,
-            data=builder.inttoptr(load(2 * index), array.data.type),
-            shape=cgutils.pack_array(builder, shape),
-            strides=cgutils.pack_array(builder, strides),
-            itemsize=ir.Constant(word, dtype.itemsize),
-            meminfo=None,
-        )
-        return array._getvalue()
-
-
-for _index, _name in enumerate(ARRAYS):
-    _lower_attribute(_name, _index)

@@ -1,8 +1,7 @@
 """The fast path of vectors with a fabric operand: one wavelet per group, dense memory, nothing to check.
 
-Takes as many groups at once as its pipes allow without asking anybody: all of them are known. Same meaning as
-`issue` in
-processor.py, group by group; only the bookkeeping is done once per batch.
+Takes as many groups at once as its pipes allow without asking anybody: all of them are known. Same meaning
+as `issue` in processor.py, group by group; only the bookkeeping is done once per batch.
 """
 
 from __future__ import annotations

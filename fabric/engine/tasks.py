@@ -35,8 +35,8 @@ def unblock(s, i, slot, cycle):
 
 @jit
 def earliest_pick(s, i):
-    """(first cycle in which a task could be picked, whether an arrival not known yet could make it earlier or
-    other)."""
+    """(first cycle in which a task could be picked, whether an arrival not known yet could make it earlier
+    or other)."""
     pe = s.pes[i]
     kernel = s.kernels[pe.kernel]
     earliest = NEVER

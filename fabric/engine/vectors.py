@@ -45,8 +45,7 @@ def fifo_header_inside(s, i, o):
 
 @jit
 def ready(s, i, context, elements):
-    """(first cycle in which the next group's inputs are there, the same for its outputs); NEVER if
-    unknown."""
+    """(first cycle with the next group's inputs there, the same for its outputs); NEVER if unknown."""
     first = (i * s.machine[0].contexts + context) * 3
     inputs = np.int64(0)
     outputs = np.int64(0)

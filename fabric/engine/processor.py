@@ -112,6 +112,8 @@ def _choose(s, i):
         return False
     if earliest >= run.limit:
         run.cut = 1
+        if unknown:
+            _watch(s, i)  # what is not known yet may come before the limit
         return False
     if unknown and earliest > run.now:
         _watch(s, i)

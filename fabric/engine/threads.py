@@ -108,13 +108,14 @@ def run_synchronous(s, i):
             complete(s, i, SYNCHRONOUS, start)
             return GO_ON
     if v.streams:
-        while batch(s, i, SYNCHRONOUS) and v.left and s.run[0].budget >= 0:
-            pass
+        batch(s, i, SYNCHRONOUS)
         if not v.left:
             complete(s, i, SYNCHRONOUS, pe.clock - 1)
             return GO_ON
         if s.run[0].budget < 0:
             return GO_ON
+        if wait(s, i, SYNCHRONOUS):
+            return SLEEP
     while pe.synchronous:
         elements = np.int64(min(v.left, v.group))
         inputs, outputs = ready(s, i, SYNCHRONOUS, elements)
@@ -146,7 +147,7 @@ def run_thread(s, i):
         pe.last_thread = k + 1
         if not v.left:
             complete(s, i, k + 1, pe.clock - 1)
-        return True
+        return run.budget < 0 or not v.left or not wait(s, i, k + 1)
     while pe.threads and not pe.pending:
         cycle = thread_ready(s, i, k)
         if cycle >= NEVER:

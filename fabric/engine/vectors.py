@@ -70,16 +70,20 @@ def ready(s, i, context, elements):
 
 @jit
 def wait(s, i, context):
-    """Ask to be called when a queue that the next group lacks changes."""
+    """Ask to be called when a queue that the next group lacks changes. Whether one is empty or full."""
     first = (i * s.machine[0].contexts + context) * 3
+    lacking = False
     for k in range(3):
         o = s.operands[first + k]
         if o.kind == FABRIC_IN:
             if s.pipes[o.pipe].count == 0:
                 s.pipes[o.pipe].consumer_waits = 1
+                lacking = True
         elif o.kind == FABRIC_OUT:
             if room(s, np.int64(o.pipe)) == NEVER:
                 s.pipes[o.pipe].producer_waits = 1
+                lacking = True
+    return lacking
 
 
 @jit

@@ -23,6 +23,7 @@ from .wafer import Wafer
 
 __all__ = ["Chain", "Delivery", "Stay"]
 
+BETWEEN_RUNS = "interrupted between two runs of wafers"  # within a long run the engine asks, too
 Ticks = list[np.ndarray]  # per lane of a link, int64: when each word is there
 
 
@@ -126,7 +127,7 @@ class Chain:
 
         Raises Hang, Fault, Limit or Interrupted of the first item (in order of sending) that did not come
         through, with the wafer's number in front of its report, and Mismatch for a wafer that sent too little
-        or too much.
+        or too much. `interrupted` is asked now and then; True stops, between runs without loss.
         """
         if not 0 <= item < len(self.sent):
             raise errors.Usage(f"item {item} was not sent; {len(self.sent)} were", category="range")
@@ -144,6 +145,14 @@ class Chain:
         self._delivered.pop(item, None)
 
     # --- figures ---
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(item, wafer) of the first item that is not through: what a progress line shows."""
+        for item in range(self._open, len(self.sent)):
+            if self._passed[item] < len(self.wafers):
+                return item, max(0, self._passed[item])
+        return len(self.sent), 0
 
     def microseconds(self, ticks: int) -> float:
         """Ticks of the chain's time in microseconds."""
@@ -186,12 +195,17 @@ class Chain:
                 step = next(self._steps(item), None)
                 if step is None:
                     return
+                if interrupted is not None and interrupted():
+                    raise errors.Interrupted(BETWEEN_RUNS)
                 self._finish(*step, self._run(*step, interrupted))
             return
         running: dict[Future[Result | None], tuple[int, int]] = {}
+        stopped = False  # what runs now still ends
         with ThreadPoolExecutor(self.threads) as pool:
             while True:
-                wanted = len(self.sent) - 1 if self._passed[item] < len(self.wafers) else -1
+                stopped = stopped or (interrupted is not None and interrupted())
+                through = self._passed[item] == len(self.wafers)
+                wanted = -1 if stopped or through else len(self.sent) - 1
                 if self._blocked(item):
                     wanted = min(wanted, min(self._failures) - 1)
                 busy = {stage for _, stage in running.values()}
@@ -199,6 +213,8 @@ class Chain:
                     if step[1] not in busy and len(running) < self.threads:
                         busy.add(step[1])
                         running[pool.submit(self._run, *step, interrupted)] = step
+                if not running and stopped and not through and not self._blocked(item):
+                    raise errors.Interrupted(BETWEEN_RUNS)
                 if not running:
                     return
                 for done in wait(running, return_when=FIRST_COMPLETED).done:

@@ -27,7 +27,9 @@ COMMANDS = {
     "dis": "Disassemble an image or a program.",
     "doctor": "Show versions, cache and host, and run a self-test.",
     "fetch": "Fetch pinned weight files into the cache.",
+    "generate": "Let a model write text on a chain of emulated wafers.",
     "isa": "Print the instruction table, or one instruction.",
+    "plan": "Show how a model lies on wafers, without running it.",
     "run": "Run a program and show where its cycles went.",
 }
 EPILOG = """\b

@@ -209,8 +209,25 @@ def test_limit_and_interrupt():
     with pytest.raises(Limit, match="wafer 0, item 0"):
         chain.receive(chain.send({"x": numbers(0)}))
     chain = chain_of(1)
-    with pytest.raises(Interrupted, match="wafer 0"):
+    with pytest.raises(Interrupted, match="between two runs"):
         chain.receive(chain.send({"x": numbers(0)}), lambda: True)
+    answers = iter([False, False, True])  # the host's sending, the run, and within it
+    with pytest.raises(Interrupted, match="wafer 0"):
+        chain.receive(0, lambda: next(answers))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_interrupted_chain_can_go_on(threads):
+    """On the fast engine, which does not ask within such short runs."""
+    want = everything(chain_of(3), 4)
+    chain = chain_of(3, threads=threads, engine="fast")
+    items = [chain.send({"x": numbers(10 * i)}) for i in range(4)]
+    asked = iter(range(1000))
+    with pytest.raises(Interrupted, match="between two runs"):
+        chain.receive(items[2], lambda: next(asked) > 4)
+    got = [chain.receive(i) for i in items]
+    assert [d.outputs["y"].tolist() for d in got] == want[0]
+    assert chain.stays == want[2]
 
 
 def test_what_does_not_fit_is_refused():

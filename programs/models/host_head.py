@@ -36,8 +36,8 @@ class HostHead:
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """(vocabulary,) float32 from the last layer's (hidden,) float16: RMSNorm, to f16, times the head."""
         wide = f32_from_f16(hidden)
-        mean = np.float32(np.square(wide, dtype=np.float64).mean())
-        scale = rsqrt32(np.float32(mean + np.float32(self.config.eps)))
+        mean = np.square(wide, dtype=np.float64).mean(keepdims=True).astype(np.float32)
+        scale = rsqrt32(mean + np.float32(self.config.eps))
         normal = f16_from_f32(mul32(mul32(wide, scale), self._norm))
         return self._head @ f32_from_f16(normal)
 

@@ -1,0 +1,132 @@
+"""`waferloom generate`: a model writes text, one layer on each of a chain of emulated wafers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...isa.errors import Interrupted
+from ..terminal import Terminal
+
+if TYPE_CHECKING:
+    from ...fabric.chain import Chain
+    from ..models import Generation, Tokenizer
+
+
+@click.command("generate")
+@click.argument("text")
+@click.option("--tokens", "count", type=click.IntRange(min=1), default=32, show_default=True, metavar="N")
+@click.option(
+    "--model", default="smollm2", show_default=True, metavar="FILE.gguf", help="File or pinned name."
+)
+@click.option("--machine", default="wse3", show_default=True, metavar="M", help="Preset or TOML file.")
+@click.option("--grid", metavar="CxR", help="Columns x rows of PEs per wafer [default: planned].")
+@click.option(
+    "--kv", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens the KV cache holds."
+)
+@click.option(
+    "--link", "link_file", metavar="FILE.toml", help="Links between the wafers [default: 2 us, 1.2 Tbit/s]."
+)
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Host threads.")
+@click.option("--chat", is_flag=True, help="TEXT is a question; the answer ends where the model ends it.")
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0: the most probable token.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the draws.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
+@click.pass_obj
+def command(terminal: Terminal, text: str, **options: Any) -> None:
+    """Go on with TEXT and count every cycle on the way.
+
+    Each layer of the model is one wafer. Embedding and head run on the host and take no time. The text goes
+    to stdout as it is made, the figures to stderr.
+    """
+    from ...fabric.link import link
+    from ...fabric.spec import machine
+    from ..interrupt import Stop
+    from ..model_file import grid_of, open_model
+    from ..models import ChainStages, HostHead, Sampler, Tokenizer, describe_model, generate
+    from ..models.figures import document
+    from ..models.wafers import chain_of_layers, layer_plan
+    from ..terminal import Progress
+
+    spec, links, grid = machine(options["machine"]), link(options["link_file"]), grid_of(options["grid"])
+    sampler = Sampler(options["temperature"], options["seed"])
+    began = time.perf_counter()
+    with open_model(options["model"], terminal) as file:
+        config = describe_model(file)
+        tokenizer = Tokenizer(file)
+        prompt = tokenizer.chat(text) if options["chat"] else tokenizer.prompt(text)
+        plan = layer_plan(config, spec, grid, options["kv"])
+        with Progress(terminal, "generate", "loading wafers"):
+            chain = chain_of_layers(file, config, plan, links, threads=options["threads"])
+            head = HostHead(file, config)
+    printer = _Printer(tokenizer, "" if options["chat"] else text, silent=options["as_json"])
+    with (
+        Stop() as stop,
+        Progress(terminal, "generate", "starting (the first run compiles the engine)") as progress,
+    ):
+
+        def interrupted() -> bool:
+            progress.tick(_where(chain, printer.made, options["count"]))
+            return stop.asked
+
+        def on_token(request: int, token: int, tick: int) -> None:
+            printer.add(token)
+
+        made = generate(
+            ChainStages(chain, plan, interrupted),
+            head,
+            [prompt],
+            options["count"],
+            [sampler],
+            stop=tokenizer.end if options["chat"] else None,
+            capacity=min(options["kv"], config.context),
+            on_token=on_token,
+        )
+    printer.finish()
+    written = tokenizer.decode(made.tokens[0])
+    told = document(config, plan, chain, made, written, time.perf_counter() - began, options["threads"])
+    _report(terminal, told, made, options["as_json"])
+
+
+class _Printer:
+    """Text to stdout as its tokens come."""
+
+    def __init__(self, tokenizer: Tokenizer, before: str, silent: bool) -> None:
+        from ..models import TextStream
+
+        self.made = 0
+        self._stream = TextStream(tokenizer)
+        self._silent = silent
+        self._write(before)
+
+    def add(self, token: int) -> None:
+        self.made += 1
+        self._write(self._stream.add(token))
+
+    def finish(self) -> None:
+        self._write(self._stream.rest() + "\n")
+
+    def _write(self, text: str) -> None:
+        if not self._silent:
+            click.echo(text, nl=False)
+
+
+def _where(chain: Chain, made: int, count: int) -> str:
+    """The progress line: the token under way, the wafer it is on, cycles so far."""
+    cycles = sum(stay.cycles for stays in chain.stays for stay in stays)
+    return f"token {made + 1} of {count}, wafer {chain.place[1]}, {cycles:,} wafer cycles"
+
+
+def _report(terminal: Terminal, told: dict[str, Any], made: Generation, as_json: bool) -> None:
+    import json
+
+    from ..models.figures import lines
+
+    if as_json:
+        click.echo(json.dumps(told, sort_keys=True, indent=1, ensure_ascii=False))
+    else:
+        terminal.note(lines(told))
+    if made.end == "interrupted":
+        raise Interrupted(f"interrupted after {made.made} tokens")

@@ -1,0 +1,102 @@
+"""The figures of a generation on wafers: times, cycles, busy shares, memory; a document and a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...fabric.chain import Chain
+from ..layers import LayerPlan
+from ..summary import duration
+from .description import ModelConfig
+from .generation import Generation
+
+__all__ = ["SCHEMA", "document", "lines"]
+
+SCHEMA = 1  # goes up when a key changes its meaning
+
+
+def document(
+    config: ModelConfig,
+    plan: LayerPlan,
+    chain: Chain,
+    made: Generation,
+    text: str,
+    host_s: float,
+    threads: int,
+) -> dict[str, Any]:
+    """What `generate --json` prints: units in key names, everything that depends on the host under `host`."""
+    clock = plan.spec.clock_mhz
+    stays = [s[: len(made.prompts[0]) + len(made.tokens[0])] for s in chain.stays]
+    cycles = np.array([[stay.cycles for stay in s] for s in stays if s] or [[0]])
+    token_us = chain.microseconds(1) * made.ticks_per_token
+    return {
+        "schema": SCHEMA,
+        "end": made.end,
+        "model": {
+            "name": config.name,
+            "layers": config.layers,
+            "weights": plan.kind,
+            "vocabulary": config.vocabulary,
+        },
+        "config": {
+            "machine": plan.spec.name,
+            "clock_mhz": clock,
+            "grid_pes": list(plan.grid),
+            "wafers": len(chain.wafers),
+            "kv_capacity_tokens": plan.config.kv_capacity,
+            "link_latency_ns": chain.links[0].spec.latency_ns,
+            "link_bandwidth_gbit_s": chain.links[0].spec.bandwidth_gbit_s,
+            "head": "host",
+        },
+        "prompt_ids": made.prompts[0],
+        "token_ids": made.tokens[0],
+        "text": text,
+        "sim": {
+            "first_token_us": chain.microseconds(made.first_tick),
+            "token_us": token_us,
+            "token_cycles": round(token_us * clock),
+            "tokens_per_s": 1e6 / token_us if token_us else 0.0,
+            "arrival_us": [chain.microseconds(tick) for tick in made.ticks[0]],
+            "layer_cycles_mean": float(cycles.mean()),
+            "layer_cycles_least": int(cycles.min()),
+            "layer_cycles_most": int(cycles.max()),
+            "layer_cycles_bound": plan.bound(len(made.prompts[0])),
+            "busy_share": chain.busy_share(end=made.last_tick or None),
+            "sram_bytes_per_pe": plan.sram_bytes,
+            "sram_bytes_of_pe": plan.spec.sram.bytes,
+        },
+        "host": {"run_s": round(host_s, 3), "threads": threads, "tokens": made.made},
+    }
+
+
+def lines(told: dict[str, Any]) -> str:
+    """The summary that `generate` prints after the text."""
+    sim, config, model = told["sim"], told["config"], told["model"]
+    columns, rows = config["grid_pes"]
+    shares = [100 * share for share in sim["busy_share"]]
+    passes = len(told["prompt_ids"]) + max(0, len(told["token_ids"]) - 1)
+    mean, bound = sim["layer_cycles_mean"], sim["layer_cycles_bound"]
+    out = [
+        f"{model['name']}: {model['layers']} layers on {config['wafers']} wafers of {columns} x {rows} PEs "
+        f"({config['machine']}, {config['clock_mhz']:g} MHz); embedding and head on the host",
+        f"{len(told['prompt_ids'])} prompt tokens, {len(told['token_ids'])} new ones, end: {told['end']}",
+        f"first token after {duration(sim['first_token_us'])}",
+    ]
+    if sim["token_us"]:
+        out.append(
+            f"then {duration(sim['token_us'])} = {sim['token_cycles']:,} cycles per token: "
+            f"{sim['tokens_per_s']:,.1f} tokens/s for this one request"
+        )
+    out += [
+        f"layer: {mean:,.0f} cycles per token ({sim['layer_cycles_least']:,} to "
+        f"{sim['layer_cycles_most']:,}); "
+        f"dequantising and multiply-adds alone are {bound:,} ({100 * bound / max(1, mean):.0f} %)",
+        f"wafers busy: {min(shares):.1f} to {max(shares):.1f} % of the time",
+        f"SRAM: {sim['sram_bytes_per_pe']:,} of {sim['sram_bytes_of_pe']:,} bytes per PE, "
+        f"KV cache for {config['kv_capacity_tokens']:,} tokens",
+        f"host: {told['host']['run_s']:.1f} s, {told['host']['run_s'] / max(1, passes):.2f} s per token "
+        f"({told['host']['threads']} threads)",
+    ]
+    return "\n".join(out)

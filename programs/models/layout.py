@@ -1,0 +1,105 @@
+"""How a model lies on wafers and what its formulas expect: as a document and as a page for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...fabric.link import LinkSpec
+from ..layers import LayerPlan, alternatives
+from ..summary import duration
+from .description import ModelConfig
+
+__all__ = ["SCHEMA", "layout", "lines"]
+
+SCHEMA = 1  # goes up when a key changes its meaning
+
+
+def layout(config: ModelConfig, plan: LayerPlan, link: LinkSpec) -> dict[str, Any]:
+    """What `plan --json` prints: units in key names. Cycles are the formulas', with an empty KV cache and a
+    full one."""
+    others = alternatives(plan.config, plan.spec, plan.kind)
+    if plan.grid not in [other.grid for other in others]:
+        others.append(plan)
+    weights = plan.cols * plan.rows * sum(matrix.stored_bytes(plan.kind) for matrix in plan.matrices.values())
+    hop = float(link.latency_s) * 1e6
+    layer = plan.cycles(1) / plan.spec.clock_mhz
+    token = config.layers * layer + (config.layers + 1) * hop
+    return {
+        "schema": SCHEMA,
+        "model": {
+            "name": config.name,
+            "layers": config.layers,
+            "hidden": config.hidden,
+            "heads": config.heads,
+            "kv_heads": config.kv_heads,
+            "ffn": config.ffn,
+            "vocabulary": config.vocabulary,
+            "weights": plan.kind,
+            "weights_per_layer": plan.config.weights,
+        },
+        "machine": plan.spec.name,
+        "wafers": config.layers,
+        "kv_capacity_tokens": plan.config.kv_capacity,
+        "layer": _grid(plan),
+        "grids": [_grid(other) for other in sorted(others, key=lambda p: (p.cols * p.rows, p.cols))],
+        "weight_bytes_per_wafer": weights,
+        "load_us_per_wafer": weights * 8 / (link.bandwidth_gbit_s * 1e3),
+        "expected": {
+            "layer_us": layer,
+            "hop_us": hop,
+            "token_us": token,
+            "tokens_per_s_one_request": 1e6 / token,
+            "prompt_tokens_per_s": 1e6 / layer,
+        },
+    }
+
+
+def _grid(plan: LayerPlan) -> dict[str, Any]:
+    cycles, bound = plan.cycles(1), plan.bound(1)
+    return {
+        "grid_pes": list(plan.grid),
+        "pes": plan.cols * plan.rows,
+        "sram_bytes_per_pe": plan.sram_bytes,
+        "cycles_expected": cycles,
+        "cycles_expected_full_cache": plan.cycles(plan.config.kv_capacity),
+        "cycles_bound": bound,
+        "bound_share": bound / cycles,
+    }
+
+
+def lines(told: dict[str, Any], plan: LayerPlan) -> str:
+    """The page that `plan` prints."""
+    model, expected = told["model"], told["expected"]
+    columns, rows = told["layer"]["grid_pes"]
+    out = [
+        f"{model['name']}: {model['layers']} layers, hidden {model['hidden']}, {model['heads']} heads on "
+        f"{model['kv_heads']} KV heads, FFN {model['ffn']}, weights {model['weights']}",
+        f"{told['wafers']} wafers ({told['machine']}), one layer on each, {columns} x {rows} PEs; "
+        "embedding and head on the host",
+        "",
+        "SRAM of a PE:",
+        plan.sram_map(),
+        "",
+        f"grids for a KV cache of {told['kv_capacity_tokens']:,} tokens; cycles per token and layer by the "
+        "formulas, with an empty and a full cache, and the bound of dequantising and multiply-adds alone:",
+        "  columns x rows    PEs  bytes per PE   cycles     full    bound   share",
+    ]
+    for grid in told["grids"]:
+        mark = " <" if grid["grid_pes"] == told["layer"]["grid_pes"] else ""
+        size = "{} x {}".format(*grid["grid_pes"])
+        cycles = [grid[f"cycles_{name}"] for name in ("expected", "expected_full_cache", "bound")]
+        out.append(
+            f"{size:>16}{grid['pes']:>7,}{grid['sram_bytes_per_pe']:>14,}"
+            + "".join(f"{count:>9,}" for count in cycles)
+            + f"{100 * grid['bound_share']:>6.0f} %{mark}"
+        )
+    out += [
+        "",
+        f"a token: {model['layers']} layers of {duration(expected['layer_us'])} and "
+        f"{told['wafers'] + 1} hops of {duration(expected['hop_us'])} = {duration(expected['token_us'])}, "
+        f"{expected['tokens_per_s_one_request']:,.0f} tokens/s for one request; "
+        f"a prompt flows at {expected['prompt_tokens_per_s']:,.0f} tokens/s",
+        f"weights: {told['weight_bytes_per_wafer']:,} bytes per wafer, "
+        f"{duration(told['load_us_per_wafer'])} to load over its link",
+    ]
+    return "\n".join(out)

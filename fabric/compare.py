@@ -74,7 +74,7 @@ def _differences(where: str, a: Any, b: Any) -> list[str]:
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         pairs = enumerate(zip(a, b, strict=True))
         return [line for i, (x, y) in pairs for line in _differences(f"{where}[{i}]", x, y)]
-    return [] if a == b else [f"{where}: {a} and {b}"]
+    return [] if type(a) is type(b) and a == b else [f"{where}: {a} and {b}"]
 
 
 def _join(where: str, name: str) -> str:

@@ -78,7 +78,7 @@ class Waits:
     """Who waited for what at the end of the run. Arrays are (H, W, ...); thread 0 is the main thread."""
 
     state: np.ndarray  # (H, W, 9) int8, values of Wait
-    pc: np.ndarray  # (H, W, 9) int32: word address of the waiting instruction
+    pc: np.ndarray  # (H, W, 9) int64: word address of the waiting instruction
     queue: np.ndarray  # (H, W, 9) int8: the queue it waits for, -1 = none
     since: np.ndarray  # (H, W, 9) int64: first cycle of the wait
     task: np.ndarray  # (H, W) int8: running task id, -1 = none

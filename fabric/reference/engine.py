@@ -267,7 +267,7 @@ class Fabric:
         threads = (*shape, THREADS + 1)
         waits = Waits(
             state=np.zeros(threads, np.int8),
-            pc=np.full(threads, -1, np.int32),
+            pc=np.full(threads, -1, np.int64),
             queue=np.full(threads, -1, np.int8),
             since=np.full(threads, -1, np.int64),
             task=np.full(shape, -1, np.int8),
@@ -338,7 +338,7 @@ def run(
                 end = "hang" if fabric.something_waits() else "finished"
                 return fabric.outcome(end, last + 1, t)
         elif max_cycles is not None and t >= max_cycles:
-            return fabric.outcome("limit", max_cycles, t)
+            return fabric.outcome("limit", max_cycles, max_cycles)
         if t - progress > spec.fabric.livelock_cycles:
             return fabric.outcome("hang", last + 1, t, livelock=True)
         if interrupted and t % CYCLES_PER_QUESTION == 0 and interrupted():

@@ -345,7 +345,7 @@ class Pe:
         if self.task >= 0:
             times += [self.next_issue, *self.ready]
         for stage in self.in_queues.values():
-            times += [stage.ready_at, stage.ready_at + 1]
+            times += [stage.ready_at, stage.ready_at + 1, stage.left_at + 2]
         return times
 
     def waiting_since(self, thread: int) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 IN, OUT = FABRIC = (DescriptorKind.FABRIC_IN, DescriptorKind.FABRIC_OUT)
 GROUP_SIZES = (32, 16, 8, 4)  # values of the field `group`
 FIFO_HEADER = 4  # bytes: head index, fill count
+TOO_MANY = 1 << 31  # elements: so many, or more, are an extent fault
 UNKNOWN = 1 << 16  # more elements than any FIFO holds
 
 
@@ -51,7 +52,7 @@ class Operand:
     def count(self) -> int:
         """Elements."""
         extents = self.descriptor.extents
-        return extents[0] if self.kind is DescriptorKind.FIFO else prod(extents)
+        return extents[0] if self.kind is DescriptorKind.FIFO else min(prod(extents), TOO_MANY)
 
     @property
     def per_wavelet(self) -> int:
@@ -184,8 +185,10 @@ class VectorOperation:
         """The number of elements is the destination's, or without one that of a."""
         wanted = (self.destination or self.sources[0]).count
         for operand in self.sources:
-            if operand.count != wanted:
+            if operand.count != wanted or wanted == TOO_MANY:
                 raise Stop(FaultCode.EXTENT, operand.count)
+        if wanted == TOO_MANY:
+            raise Stop(FaultCode.EXTENT, wanted)
 
     def _check_queues(self, pe: Pe) -> None:
         for operand in self.fabric:

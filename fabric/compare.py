@@ -11,14 +11,16 @@ from .outcome import FaultCode, Outcome, Wait, Waits
 
 __all__ = ["outcome_differences"]
 
+NOTHING = np.zeros(0, np.int64)  # stands for an array that is not compared
+
 
 def outcome_differences(a: Outcome, b: Outcome) -> list[str]:
     """One line per field that differs, with its first place and both values; [] if the outcomes are equal.
 
     Of `waits` only what has a meaning is compared: where and since when a thread waits if it does, and fills
-    that are not zero. What an engine may be ahead of at the end of a run (docs/engine.md) is left out: after a
-    fault everything but the fault, what the host received, and the PE at fault; of a limit and a livelock how
-    many wavelets stand where.
+    that are not zero. What an engine may be ahead of at the end of a run (docs/engine.md) is left out: after
+    a fault everything but the fault, what the host received, and the PE at fault; of a limit and a livelock
+    how many wavelets stand where.
     """
     a, b = _comparable(a), _comparable(b)
     if a.waits is not None and b.waits is not None:
@@ -33,13 +35,17 @@ def _comparable(o: Outcome) -> Outcome:
         at = (o.fault.y, o.fault.x)
         own = o.fault.code is not FaultCode.BAD_COMMAND  # else the router's, not the PE's
         names = ("counters", "registers", "instructions", "done", "last_issue")
-        here = {name: getattr(o, name)[at] if own else 0 for name in names}
-        return dataclasses.replace(o, **here, link_words=0, waits=None, unread_inputs={})
+        here: dict[str, Any] = {name: getattr(o, name)[at] if own else NOTHING for name in names}
+        return dataclasses.replace(o, **here, link_words=NOTHING, waits=None, unread_inputs={})
     if (o.end == "limit" or livelock) and o.waits is not None:
         waits = dataclasses.replace(
-            o.waits, in_fill=0, out_fill=0, router_fill={}, position={} if livelock else o.waits.position
+            o.waits,
+            in_fill=NOTHING,
+            out_fill=NOTHING,
+            router_fill={},
+            position={} if livelock else o.waits.position,
         )
-        return dataclasses.replace(o, link_words=0, waits=waits)
+        return dataclasses.replace(o, link_words=NOTHING, waits=waits)
     return o
 
 

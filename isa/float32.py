@@ -6,6 +6,7 @@ Each function has the meaning of the same operation in numbers.py, bit for bit, 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import floating
 
@@ -23,25 +24,25 @@ def f32_from_f64(values: np.ndarray) -> np.ndarray:
         return canonical32(np.asarray(values, np.float64).astype(np.float32))
 
 
-def add32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def add32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """a + b in float32."""
     with np.errstate(all="ignore"):
         return canonical32(np.asarray(a, np.float32) + np.asarray(b, np.float32))
 
 
-def sub32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def sub32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """a - b in float32."""
     with np.errstate(all="ignore"):
         return canonical32(np.asarray(a, np.float32) - np.asarray(b, np.float32))
 
 
-def mul32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def mul32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """a * b in float32."""
     with np.errstate(all="ignore"):
         return canonical32(np.asarray(a, np.float32) * np.asarray(b, np.float32))
 
 
-def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def fma32(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> np.ndarray:
     """a * b + c in float32 with one rounding: exact product in double, sum rounded to odd, then f32."""
     with np.errstate(all="ignore"):
         product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
@@ -49,14 +50,14 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         return f32_from_f64(floating.round_to_odd(*floating.two_sum(product, addend)))
 
 
-def max32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def max32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """Larger of two float32; -0 is below +0, and a NaN on either side gives the canonical NaN."""
     x, y = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
     chosen = np.where(floating.order_keys(x) >= floating.order_keys(y), x, y)
     return np.where(np.isnan(x) | np.isnan(y), CANONICAL_NAN, chosen)
 
 
-def min32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def min32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """Smaller of two float32; -0 is below +0, and a NaN on either side gives the canonical NaN."""
     x, y = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
     chosen = np.where(floating.order_keys(x) <= floating.order_keys(y), x, y)

@@ -22,6 +22,7 @@ import math
 import struct
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .float32 import f32_from_f64
 from .floating import bits_from_double, double_from_bits
@@ -179,30 +180,30 @@ def _log32(a: int) -> int:
 # The same on arrays: float32 in, float32 out, any shape.
 
 
-def divide32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def divide32(a: ArrayLike, b: ArrayLike) -> np.ndarray:
     """a / b on float32 arrays, correctly rounded."""
     with np.errstate(all="ignore"):
         return f32_from_f64(np.asarray(a, np.float32).astype(np.float64) / np.asarray(b, np.float32))
 
 
-def reciprocal32(a: np.ndarray) -> np.ndarray:
+def reciprocal32(a: ArrayLike) -> np.ndarray:
     """1 / a on a float32 array, correctly rounded."""
     return divide32(np.array(1.0, np.float32), a)
 
 
-def sqrt32(a: np.ndarray) -> np.ndarray:
+def sqrt32(a: ArrayLike) -> np.ndarray:
     """Square root of a float32 array, correctly rounded."""
     with np.errstate(all="ignore"):
         return f32_from_f64(np.sqrt(np.asarray(a, np.float32).astype(np.float64)))
 
 
-def rsqrt32(a: np.ndarray) -> np.ndarray:
+def rsqrt32(a: ArrayLike) -> np.ndarray:
     """1 / sqrt(a) of a float32 array."""
     with np.errstate(all="ignore"):
         return f32_from_f64(1.0 / np.sqrt(np.asarray(a, np.float32).astype(np.float64)))
 
 
-def exp32(a: np.ndarray) -> np.ndarray:
+def exp32(a: ArrayLike) -> np.ndarray:
     """e^a of a float32 array."""
     with np.errstate(all="ignore"):
         x = np.asarray(a, np.float32).astype(np.float64)
@@ -211,7 +212,7 @@ def exp32(a: np.ndarray) -> np.ndarray:
         return f32_from_f64(y * power)
 
 
-def log32(a: np.ndarray) -> np.ndarray:
+def log32(a: ArrayLike) -> np.ndarray:
     """Natural logarithm of a float32 array."""
     with np.errstate(all="ignore"):
         x = np.asarray(a, np.float32).astype(np.float64)

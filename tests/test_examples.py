@@ -3,14 +3,17 @@
 `pytest --update-golden` writes what came out into the files, to be reviewed as a diff.
 """
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from test_run_examples import run
 from waferloom.fabric.compare import outcome_differences
 from waferloom.fabric.wafer import ENGINES
 from waferloom.isa.instructions import BY_NAME
 from waferloom.isa.tables import find_examples
+from waferloom.programs.cli import cli
 from waferloom.programs.expectations import differences, parse, rewritten
 
 FOLDER = Path(__file__).parents[1] / "programs" / "examples"
@@ -41,3 +44,14 @@ def test_every_example_says_what_it_is():
 
 def test_every_instruction_has_an_example():
     assert set(find_examples(FOLDER)) == set(BY_NAME)
+
+
+def test_isa_shows_the_example():
+    """`waferloom isa NAME` ends with the place and the text of a line that uses the instruction."""
+    for name in BY_NAME:
+        done = CliRunner().invoke(cli, ["isa", name])
+        assert done.exit_code == 0
+        where, line, text = done.output.splitlines()[-1].removeprefix("example").strip().split(":", 2)
+        assert re.search(rf"\b{name}\b", text), name
+        shown = Path(where).read_text("utf-8").splitlines()[int(line) - 1]
+        assert " ".join(shown.split(";")[0].split()) == text.strip()

@@ -1,42 +1,75 @@
-"""All-reduce along a row or a column: sums or maxima pass from PE to PE; the last one sends copies back.
+"""All-reduce along a row or a column: sums or maxima meet in one PE, which sends copies back.
+
+From both ends each PE adds its values to what comes from outside and passes the result on inwards, one hop at
+a time. Where sums meet is free: at the last PE one stream comes in; in the middle the way is half as long,
+but two streams share the ramp. For n values and P PEs the middle is better below about n = (4 + 2 hop) P / 2.
 
 A fragment is the lines of a kernel's code for one step, as text of the language; layers are made of them.
-Register contract of all fragments: r1 = 0 and r2 = 2 throughout, an axis has a role register.
+Register contract of all fragments: `FIRST_LINES` hold throughout, and an axis has a role register.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...isa.float32 import add32, canonical32
 
 __all__ = [
-    "COLUMN",
-    "FIRST_LINES",
-    "ROW",
-    "Axis",
-    "Vector",
-    "all_reduce",
-    "axis_bindings",
-    "axis_routes",
-    "chain",
-]
+    "COLUMN", "FIRST_LINES", "ROW", "Axis", "Vector", "all_reduce", "axis_bindings", "axis_colours",
+    "axis_routes", "chain", "sum_in_chains",
+]  # fmt: skip
 
-FIRST_LINES = ["  li r1, 0", "  li r2, 2"]  # what every fragment relies on
+# Roles of a PE on an axis. BOTH, ONE, OTHER: the PE where sums meet, with neighbours on both sides, on the
+# side its `before` queue looks to, or on the `other` side only.
+END, BETWEEN, BOTH, OUTSIDE, ONE, OTHER = range(6)
+FIRST_LINES = ["  li r1, 0", f"  li r2, {BOTH}", f"  li r12, {ONE}", f"  li r13, {OTHER}"]
+_REGISTER = {BOTH: "r2", ONE: "r12", OTHER: "r13"}
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Queues of a line of PEs. `role`: register, 0 at the first PE, 1 between, 2 at the last, 3 outside."""
+    """Queues of a line of PEs, and the register that holds a PE's role on it."""
 
     name: str
-    before: str  # input queue: from the PE before
-    after: str  # output queue: to the PE after
-    back: str  # input queue: copies from the last PE
-    copies: str  # output queue of the last PE
+    before: str  # input queue: from the neighbour outwards
+    other: str  # input queue of the middle PE: from its other side
+    after: str  # output queue: to the neighbour inwards
+    back: str  # input queue: copies from the middle PE
+    copies: str  # output queue of the middle PE
     role: str
+    pes: int = 1
+    meet: int = 0  # the PE where sums meet, in its middle or at its end
+
+    def of(self, pes: int, meet: int) -> Axis:
+        """This axis on a line of `pes` PEs."""
+        return replace(self, pes=pes, meet=meet)
+
+    @property
+    def last(self) -> int:
+        """The PE at the far end."""
+        return self.pes - 1
+
+    @property
+    def meeting_role(self) -> int:
+        """Role of the PE where sums meet on a line of at least two."""
+        return BOTH if 0 < self.meet < self.last else ONE if self.meet else OTHER
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Input queues."""
+        return self.before, self.other, self.back
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Output queues."""
+        return self.after, self.copies
 
 
-COLUMN = Axis("column", "north", "south", "up", "up_copies", "r8")
-ROW = Axis("row", "west", "east", "left", "left_copies", "r9")
+COLUMN = Axis("column", "column_in", "column_other", "column_out", "column_back", "column_copies", "r8")
+ROW = Axis("row", "row_in", "row_other", "row_out", "row_back", "row_copies", "r9")
 
 
 @dataclass(frozen=True)
@@ -52,73 +85,141 @@ class Vector:
 
 
 def chain(
-    axis: Axis, v: Vector, tag: str, op: str = "vadd.f32", before: str = "", after: str = ""
+    axis: Axis,
+    v: Vector,
+    tag: str,
+    op: str = "vadd.f32",
+    *,
+    roles: Sequence[int] = (),
+    registers: Sequence[str] = (),
 ) -> list[str]:
-    """The way there: the last PE ends with the result in `v` at label `{tag}_last`, all others jump to
-    `{tag}_sent`, which the caller places. `before`, `after`: descriptor registers instead of the queues."""
-    before, after = before or axis.before, after or axis.after
-    return [
-        f"  beq {axis.role}, r2, {tag}_end",
+    """The way there. The PE where sums meet goes on behind these lines with the result in `v`; all others
+    jump to `{tag}_sent`, which the caller places.
+
+    `roles`: those of PEs where sums meet, if several occur. `registers`: descriptor registers of the queues
+    before, other, after, for a length of run time.
+    """
+    before, other, after = registers or (axis.before, axis.other, axis.after)
+    roles = roles or (axis.meeting_role,)
+    lines = [f"  beq {axis.role}, {_REGISTER[role]}, {tag}_{role}" for role in roles]
+    lines += [
         f"  beq {axis.role}, r1, {tag}_begin",
         f"  {op} {v.text(after, before, v.operand)}",
         f"  jmp {tag}_sent",
         f"{tag}_begin:",
         f"  vmov.f32 {v.text(after, v.operand)}",
         f"  jmp {tag}_sent",
-        f"{tag}_end:",
-        f"  {op} {v.text(v.operand, before, v.operand)}",
     ]
+    from_before = f"  {op} {v.text(v.operand, before, v.operand)}"
+    from_other = f"  {op} {v.text(v.operand, other, v.operand)}"
+    meeting = {ONE: [from_before], OTHER: [from_other], BOTH: [from_before, from_other]}
+    for role in roles:
+        lines += [f"{tag}_{role}:", *meeting[role]]
+        lines += [f"  jmp {tag}_met"] * (role != roles[-1])
+    return [*lines, f"{tag}_met:"]
 
 
 def all_reduce(
-    axis: Axis, pes: int, v: Vector, tag: str, op: str = "vadd.f32", registers: tuple[str, ...] = ()
+    axis: Axis,
+    v: Vector,
+    tag: str,
+    op: str = "vadd.f32",
+    *,
+    meanwhile: Sequence[str] = (),
+    roles: Sequence[int] = (),
+    registers: Sequence[str] = (),
 ) -> list[str]:
-    """Every PE ends with the result in `v`. Order: the first PE's values, then each PE's in turn.
+    """Every PE ends with the result in `v`; `meanwhile`: lines that do not touch it, while copies travel.
 
-    `registers`: descriptor registers of the queues before, after, back, copies: a length of run time.
+    `registers`: descriptor registers of the queues before, other, after, back, copies.
     """
-    if pes == 1:
-        return []
-    before, after, back, copies = registers or (axis.before, axis.after, axis.back, axis.copies)
+    if axis.pes == 1:
+        return list(meanwhile)
+    back, copies = registers[3:] or (axis.back, axis.copies)
     return [
-        *chain(axis, v, tag, op, before, after),
+        *chain(axis, v, tag, op, roles=roles, registers=registers[:3]),
         f"  vmov.f32 {v.text(copies, v.operand)}",
-        f"  jmp {tag}_done",
         f"{tag}_sent:",
+        *meanwhile,
+        f"  bge {axis.role}, r2, {tag}_done",
         f"  vmov.f32 {v.text(v.operand, back)}",
         f"{tag}_done:",
     ]
 
 
-def axis_bindings(axis: Axis, place: str, pes: int) -> list[str]:
-    """Bindings of a placement over the whole grid: colours of the queues. `place`: `x` or `y`."""
-    if pes == 1:
-        return [f"{queue} = none" for queue in (axis.before, axis.after, axis.back, axis.copies)]
-    even, odd, copies = f"{axis.name}_even", f"{axis.name}_odd", f"{axis.name}_all"
-    return [
-        f"{axis.before} = {place} == 0 ? none : {place} % 2 ? {even} : {odd}",
-        f"{axis.after} = {place} == {pes - 1} ? none : {place} % 2 ? {odd} : {even}",
-        f"{axis.back} = {place} == {pes - 1} ? none : {copies}",
-        f"{axis.copies} = {place} == {pes - 1} ? {copies} : none",
-    ]
+def sum_in_chains(parts: np.ndarray, meet: int) -> np.ndarray:
+    """Golden: sums along the first axis as the PEs add them, meeting at `meet`."""
+    total = parts[meet]
+    for side in (parts[:meet], parts[:meet:-1]):
+        if len(side):
+            outer = side[0]
+            for part in side[1:]:
+                outer = add32(outer, part)
+            total = add32(outer, total)
+    return canonical32(total)
 
 
-def axis_routes(axis: Axis, pes: int) -> list[str]:
-    """Routes of an axis over the whole grid."""
-    if pes == 1:
+# --- layout ---
+
+
+def axis_colours(axis: Axis) -> list[str]:
+    """Names of the colours of an axis."""
+    if axis.pes == 1:
         return []
-    vertical = axis is COLUMN
-    there, back = ("S", "N") if vertical else ("E", "W")
-    place = "y" if vertical else "x"
-    even, odd, copies = f"{axis.name}_even", f"{axis.name}_odd", f"{axis.name}_all"
+    near = ["even", "odd"] if axis.meet > 0 else []
+    far = ["far_even", "far_odd"] if axis.meet < axis.last else []
+    return [f"{axis.name}_{part}" for part in (*near, *far, "all")]
 
-    def at(span: str) -> str:
-        return f"(*, {span})" if vertical else f"({span}, *)"
 
+def axis_bindings(axis: Axis, place: str) -> list[str]:
+    """Bindings of a placement over the whole grid: colours of the queues. `place`: `x` or `y`."""
+    if axis.pes == 1:
+        return [f"{queue} = none" for queue in (*axis.inputs, *axis.outputs)]
+    meet, last, name = axis.meet, axis.last, axis.name
+
+    def colour(side: str, of_odd: str, of_even: str) -> str:
+        return f"({place} % 2 ? {name}_{side}{of_odd} : {name}_{side}{of_even})"
+
+    near, far = meet > 0, meet < last
+    near_got, far_got = colour("", "even", "odd"), colour("far_", "even", "odd")
+    near_sent, far_sent = colour("", "odd", "even"), colour("far_", "odd", "even")
+    inwards = f"{place} > 0 && {place} <= {meet} ? {near_got} : " if near else ""
+    outer = f"{place} > {meet} && {place} < {last} ? {far_got} : " if far else ""
+    sent = f"{place} < {meet} ? {near_sent} : " if near else ""
+    far_out = f"{place} > {meet} ? {far_sent} : " if far else ""
     return [
-        f"route ({place} % 2 ? {odd} : {even}) at {at(f'0..{pes - 2}')}: RAMP -> {there}",
-        f"route ({place} % 2 ? {even} : {odd}) at {at(f'1..{pes - 1}')}: {back} -> RAMP",
-        f"route {copies} at {at(str(pes - 1))}: RAMP -> {back}",
-        f"route {copies} at {at(f'1..{pes - 2}')}: {there} -> {back}, RAMP",
-        f"route {copies} at {at('0')}: {there} -> RAMP",
+        f"{axis.before} = {inwards}{outer}none",
+        f"{axis.other} = " + (f"{place} == {meet} ? {far_got} : none" if far else "none"),
+        f"{axis.after} = {sent}{far_out}none",
+        f"{axis.back} = {place} == {meet} ? none : {name}_all",
+        f"{axis.copies} = {place} == {meet} ? {name}_all : none",
     ]
+
+
+def axis_routes(axis: Axis, place: str) -> list[str]:
+    """Routes of an axis over the whole grid; empty ranges where a side has no PEs."""
+    if axis.pes == 1:
+        return []
+    meet, last, name = axis.meet, axis.last, axis.name
+    inwards, outwards = ("S", "N") if place == "y" else ("E", "W")
+
+    def at(first: int, to: int) -> str:
+        return f"(*, {first}..{to})" if place == "y" else f"({first}..{to}, *)"
+
+    def colour(side: str, of_odd: str, of_even: str) -> str:
+        return f"({place} % 2 ? {name}_{side}{of_odd} : {name}_{side}{of_even})"
+
+    ways = ", ".join([outwards] * (meet > 0) + [inwards] * (meet < last))
+    lines = [f"route {name}_all at {at(meet, meet)}: RAMP -> {ways}"]
+    for side, first, to, back in (("", 0, meet - 1, outwards), ("far_", meet + 1, last, inwards)):
+        if first > to:
+            continue
+        there, step, end = (inwards, 1, first) if side == "" else (outwards, -1, to)
+        inner = (first + 1, to) if side == "" else (first, to - 1)
+        lines += [
+            f"route {colour(side, 'odd', 'even')} at {at(first, to)}: RAMP -> {there}",
+            f"route {colour(side, 'even', 'odd')} at {at(first + step, to + step)}: {back} -> RAMP",
+            f"route {name}_all at {at(end, end)}: {there} -> RAMP",
+            f"route {name}_all at {at(*inner)}: {there} -> {back}, RAMP",
+        ]
+    return lines

@@ -6,11 +6,56 @@ Scores are summed over the columns that share the head, softmax and values over 
 
 from __future__ import annotations
 
-from .all_reduce import COLUMN, Axis, Vector, all_reduce
+from collections.abc import Sequence
+from dataclasses import replace
 
-__all__ = ["GROUP", "append", "attention"]
+from .all_reduce import BETWEEN, BOTH, END, ONE, OTHER, OUTSIDE, ROW, Axis, Vector, all_reduce
 
-GROUP = Axis("group", "west", "east", "group_back", "group_copies", "r10")  # columns that share a KV head
+__all__ = ["GROUP", "append", "attention", "group_role", "group_routes", "meeting_roles", "meets_at"]
+
+# Columns that share a KV head use the queues of their row, and the row's roles as far as the head reaches.
+GROUP = replace(ROW, name="group", back="group_back", copies="group_copies", role="r10")
+
+
+def meets_at(first: int, sharing: int, row: Axis) -> int:
+    """The column where the scores of columns first .. first + sharing - 1 meet: as near to where the
+    sums of the row meet as they come, since these run towards it."""
+    return max(first, min(row.meet, first + sharing - 1))
+
+
+def group_role(x: int, sharing: int, used: int, row: Axis) -> int:
+    """Role of column x among those that share its head; the first `used` columns have one."""
+    if x >= used:
+        return OUTSIDE
+    first = x - x % sharing
+    last, meet = first + sharing - 1, meets_at(first, sharing, row)
+    if x != meet:
+        return END if x in (first, last) else BETWEEN
+    if x != row.meet or meet == last:
+        return ONE
+    return BOTH if meet > first else OTHER
+
+
+def meeting_roles(sharing: int, used: int, row: Axis) -> list[int]:
+    """Roles of the columns where scores meet."""
+    return sorted({group_role(x, sharing, used, row) for x in range(used)} & {BOTH, ONE, OTHER})
+
+
+def group_routes(sharing: int, used: int, row: Axis) -> list[str]:
+    """Routes of the copies of scores."""
+    lines = []
+    for x in range(used if sharing > 1 else 0):
+        first = x - x % sharing
+        last, meet = first + sharing - 1, meets_at(first, sharing, row)
+        west, east = ["W"] * (x > first), ["E"] * (x < last)
+        if x == meet:
+            ways = f"RAMP -> {', '.join(west + east)}"
+        elif x < meet:
+            ways = f"E -> {', '.join([*west, 'RAMP'])}"
+        else:
+            ways = f"W -> {', '.join([*east, 'RAMP'])}"
+        lines.append(f"route group_all at ({x}, *): {ways}")
+    return lines
 
 
 def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
@@ -43,12 +88,15 @@ def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
     ]
 
 
-def attention(heads: int, dims: int, capacity: int, rows: int, sharing: int, outside: bool) -> list[str]:
+def attention(
+    heads: int, dims: int, capacity: int, sharing: int, roles: Sequence[int], outside: bool, column: Axis
+) -> list[str]:
     """Lines that turn `query` f16[heads * dims] into `context` f16[heads * dims].
 
-    `sharing`: columns that share the head; `outside`: there are columns without one. Symbols: `keys`
+    `sharing`: columns that share the head; `roles`: of those where scores meet; `outside`: there are columns
+    without a head. Symbols: `keys`
     f16[dims, capacity], `values` f16[capacity, dims], `scores` f32 and `weights` f16[heads, capacity],
-    `largest` f32[heads], `mixed` f32[heads * dims + heads]. Uses d0..d8, r5..r7.
+    `largest` f32[heads], `mixed` f32[heads * dims + heads]. Uses d0..d9, r5..r7.
     """
     loops = f"over h:{heads}, b:1, d:{dims}, r:8"
     lines = [
@@ -69,16 +117,17 @@ def attention(heads: int, dims: int, capacity: int, rows: int, sharing: int, out
         "  setd d4, r11, extent1",
     ]
     if sharing > 1:
-        queues = (GROUP.before, GROUP.after, GROUP.back, GROUP.copies)
-        registers = ("d0", "d1", "d2", "d3")
+        queues = (GROUP.before, GROUP.other, GROUP.after, GROUP.back, GROUP.copies)
+        registers = ("d0", "d1", "d2", "d3", "d9")
         lines.append(f"  muli r5, r11, {heads}")
         if outside:
-            lines += ["  li r6, 3", f"  beq {GROUP.role}, r6, scores_done"]
+            lines += [f"  li r6, {OUTSIDE}", f"  beq {GROUP.role}, r6, scores_done"]
         # A queue that no colour is bound to is never named: the roles decide which instruction runs.
         for register, queue in zip(registers, queues, strict=True):
             lines += [f"  ldd {register}, {queue}.single[1]", f"  setd {register}, r5, extent0"]
-        lines += all_reduce(GROUP, sharing, Vector("d4"), "scores", registers=registers)
-    lines += _softmax(heads, dims, capacity, rows)
+        group = GROUP.of(sharing, 0)
+        lines += all_reduce(group, Vector("d4"), "scores", roles=roles, registers=registers)
+    lines += _softmax(heads, dims, capacity, column)
     block, at = 8 if dims % 8 == 0 else 4, f"{dims}*h + d"
     loops = f"over h:{heads}, b:{dims // block}, j:1, r:{block}"
     lines += [
@@ -90,7 +139,7 @@ def attention(heads: int, dims: int, capacity: int, rows: int, sharing: int, out
         "  setd d1, r11, extent2",
         "  setd d2, r11, extent2",
         "  vmac.f32.f16 d0, d1, d2",
-        *all_reduce(COLUMN, rows, Vector("mixed"), "mixed_sum"),
+        *all_reduce(column, Vector("mixed[i]", f"i:{heads * dims + heads}"), "mixed_sum"),
         f"  vrcp.f32 mixed[{heads * dims} + h], mixed[{heads * dims} + h] over h:{heads}",
         f"  vmul.f32 mixed[{at}], mixed[{at}], mixed[{heads * dims} + h] over h:{heads}, d:{dims}",
         f"  vcvt.f16.f32 context[i], mixed[i] over i:{heads * dims}",
@@ -98,14 +147,14 @@ def attention(heads: int, dims: int, capacity: int, rows: int, sharing: int, out
     return lines
 
 
-def _softmax(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
+def _softmax(heads: int, dims: int, capacity: int, column: Axis) -> list[str]:
     """d4 holds the scores: their maximum over the rows, f16 weights exp(score - maximum), sums of these."""
     lines = [f"  ldd d5, scores[0, j] over j:{1}", "  setd d5, r11, extent0", f"  li r7, {4 * capacity}"]
     for head in range(heads):
         lines += ["  li r6, f32(-3.0e38)", "  vredmax.f32 r6, d5", f"  st.f32 r6, largest[{head}]"]
         lines += ["  addd d5, r7, base"] * (head + 1 < heads)
     lines += [
-        *all_reduce(COLUMN, rows, Vector("largest"), "largest_all", "vmax.f32"),
+        *all_reduce(column, Vector("largest[i]", f"i:{heads}"), "largest_all", "vmax.f32"),
         f"  ldd d6, largest[h] over h:{heads}, j:1",
         "  setd d6, r11, extent1",
         "  vsub.f32 d4, d4, d6",

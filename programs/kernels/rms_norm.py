@@ -1,23 +1,33 @@
-"""RMSNorm as a fragment: x = f16(wide * scale * weight), scale = 1 / sqrt(mean square + eps), in f32."""
+"""RMSNorm as a fragment: x = f16(wide * weight * scale), scale = 1 / sqrt(mean square + eps), in f32."""
 
 from __future__ import annotations
 
-from .all_reduce import COLUMN, Vector, all_reduce
+from .all_reduce import Axis, Vector, all_reduce
 
-__all__ = ["rms_norm"]
+__all__ = ["rms_norm", "squares_at_once"]
 
 
-def rms_norm(norm: str, values: int, total: int, eps: float, rows: int) -> list[str]:
+def squares_at_once(values: int) -> int:
+    """Sums of squares that the engine keeps; `values` is a multiple of 4."""
+    return 8 if values % 8 == 0 else 4
+
+
+def rms_norm(norm: str, values: int, total: int, eps: float, column: Axis) -> list[str]:
     """Lines that turn `hidden` f16[values] of every row, `total` in all rows, into `x`.
 
-    Symbols: `hidden`, `x`, `wide` f32[values], `square` f32[1], `{norm}` f32[values]. Uses r6, r7.
+    Squares are added up in 8 sums (4 if 8 do not divide `values`), then these in order. Symbols: `hidden`,
+    `x`, `wide` f32[values], `squares` f32[8], `square` f32[1], `{norm}` f32[values]. Uses r6, r7.
     """
+    weighted = ["  vcvt.f32.f16 wide, hidden", f"  vmul.f32 wide, wide, {norm}"]
+    sums = squares_at_once(values)
+    loops = f"over j:{values // sums}, r:{sums}"
     return [
+        f"  vmov.f32 squares[r], r1 over r:{sums}",
+        f"  vmac.f32.f16 squares[r], hidden[{sums}*j + r], hidden[{sums}*j + r] {loops}",
         "  li r6, 0",
-        "  vdot.f32.f16 r6, hidden, hidden",
+        f"  vred.f32 r6, squares[r] over r:{sums}",
         "  st.f32 r6, square",
-        "  vcvt.f32.f16 wide, hidden",
-        *all_reduce(COLUMN, rows, Vector("square"), norm),
+        *all_reduce(column, Vector("square[i]", "i:1"), norm, meanwhile=weighted),
         "  ld.f32 r6, square",
         f"  li r7, f32({1.0 / total!r})",
         "  fmul.f32 r6, r6, r7",
@@ -25,6 +35,5 @@ def rms_norm(norm: str, values: int, total: int, eps: float, rows: int) -> list[
         "  fadd.f32 r6, r6, r7",
         "  frsqrt.f32 r6, r6",
         "  vmul.f32 wide, wide, r6",
-        f"  vmul.f32 wide, wide, {norm}",
         f"  vcvt.f16.f32 x[i], wide[i] over i:{values}",
     ]

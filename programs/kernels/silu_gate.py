@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .all_reduce import COLUMN
+from .all_reduce import Axis
 
 __all__ = ["silu_gate"]
 
 
-def silu_gate(neurons: int, share: int, rows: int) -> list[str]:
+def silu_gate(neurons: int, share: int, column: Axis) -> list[str]:
     """Lines that turn `sums` f32, gate and up in turn, into `neurons` f16 on every PE of the column.
 
-    Row y gates neurons y * share ... and sends them south, then passes on those of the rows in the north, so
-    that they reach the last row in falling order. Scalars: `gate_at` = 8 * share * y, `behind` = share * y.
+    Row y gates neurons y * share ... and sends them to the row where sums meet, then passes on those of the
+    rows further out. Scalars: `gate_at` = 8 * share * y, `behind`: neurons of the rows further out.
     Symbols: `gate` f32[share], `gated` f16[share], `neurons` f16[rows * share]. Uses d0..d3, r3, r4.
     """
     lines = [
@@ -28,27 +28,33 @@ def silu_gate(neurons: int, share: int, rows: int) -> list[str]:
         "  vmul.f32 gate, gate, d0",
         "  vmul.f32 gate, gate, d1",
     ]
-    if rows == 1:
+    if column.pes == 1:
         return [*lines, f"  vcvt.f16.f32 neurons[i], gate[i] over i:{share}"]
-    last, count = rows - 1, neurons + neurons % 2
+    meet, last, count = column.meet, column.last, neurons + neurons % 2
+    near, far = f"{(meet - 1) * share} - {share}*k + i", f"{(meet + 1) * share} + {share}*k + i"
+    inner = []
+    if meet > 0:
+        inner += [f"  vmov.f16 neurons[{near}], {column.before} over k:{meet}, i:{share}"]
+    if meet < last:
+        inner += [f"  vmov.f16 neurons[{far}], {column.other} over k:{last - meet}, i:{share}"]
     return [
         *lines,
         "  vcvt.f16.f32 gated, gate",
-        f"  beq {COLUMN.role}, r2, gather_end",
-        f"  vmov.f16 {COLUMN.after}, gated",
+        f"  bge {column.role}, r2, gather_end",
+        f"  vmov.f16 {column.after}, gated",
         "  ld.i32 r3, behind",
-        f"  ldd d2, {COLUMN.before}.packed[2]",
-        f"  ldd d3, {COLUMN.after}.packed[2]",
+        f"  ldd d2, {column.before}.packed[2]",
+        f"  ldd d3, {column.after}.packed[2]",
         "  setd d2, r3, extent0",
         "  setd d3, r3, extent0",
-        f"  beq {COLUMN.role}, r1, gather_sent",
+        f"  beq {column.role}, r1, gather_sent",
         "  vmov.f16 d3, d2",
         "gather_sent:",
-        f"  vmov.f16 neurons[i], {COLUMN.back} over i:{count}",
+        f"  vmov.f16 neurons[i], {column.back} over i:{count}",
         "  jmp gather_done",
         "gather_end:",
-        f"  vmov.f16 neurons[{last * share} + i], gated[i] over i:{share}",
-        f"  vmov.f16 neurons[{(last - 1) * share} - {share}*k + i], {COLUMN.before} over k:{last}, i:{share}",
-        f"  vmov.f16 {COLUMN.copies}, neurons[i] over i:{count}",
+        f"  vmov.f16 neurons[{meet * share} + i], gated[i] over i:{share}",
+        *inner,
+        f"  vmov.f16 {column.copies}, neurons[i] over i:{count}",
         "gather_done:",
     ]

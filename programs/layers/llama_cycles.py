@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from ..kernels.all_reduce import Axis
+from ..kernels.attention import GROUP
 from ..kernels.cycles import distance, hop
 from .llama_plan import LayerPlan, Matrix
 
@@ -27,22 +29,25 @@ class _Clock:
             return operands + 1
         return operands + self.spec.lead(setup) + math.ceil(count / self.spec.rate[rate])
 
-    def all_reduce(self, count: int, pes: int) -> int:
-        """There and back along a line of PEs, one f32 per wavelet."""
-        if pes == 1:
-            return 0
-        return self.chain(count, pes) + self.back(count, pes)
+    def all_reduce(self, axis: Axis, count: int) -> int:
+        """There and back, one f32 per wavelet."""
+        return self.chain(axis, count) + self.back(axis, count) if axis.pes > 1 else 0
 
-    def chain(self, count: int, pes: int) -> int:
-        """Until the last PE holds the sums."""
-        if pes == 1:
+    def chain(self, axis: Axis, count: int) -> int:
+        """Until the PE where sums meet holds them: two streams share its ramp unless it is at an end."""
+        if axis.pes == 1:
             return 0
         branches = self.spec.engine.branch_taken + self.spec.engine.branch_not_taken
-        return branches + 2 + self.spec.lead("copy") + hop(self.spec) * (pes - 1) + count
+        both = count + 2 + self.spec.lead("elementwise") if 0 < axis.meet < axis.last else 0
+        return branches + 2 + self.spec.lead("copy") + hop(self.spec) * self._far(axis) + count + both
 
-    def back(self, wavelets: int, pes: int) -> int:
-        """Copies from the last PE to the first."""
-        return 2 + self.spec.lead("copy") + distance(self.spec, pes - 1) + wavelets
+    def back(self, axis: Axis, wavelets: int) -> int:
+        """Copies from there to the PE furthest away."""
+        return 2 + self.spec.lead("copy") + distance(self.spec, self._far(axis)) + wavelets
+
+    @staticmethod
+    def _far(axis: Axis) -> int:
+        return max(axis.meet, axis.last - axis.meet)
 
     def product(self, m: Matrix) -> int:
         """A tile's product: the fill, then per slice dequantise and multiply, two cycles per input."""
@@ -64,9 +69,10 @@ def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
     here = math.ceil(context / rows)  # tokens of the fullest row
     special = spec.special["rsqrt"]
     norm = (
-        clock.vector("mac", tile, "reduce") + spec.engine.writeback
+        clock.vector("fill", 8, "f32_add", 1) + clock.vector("mac", tile, "mixed_mac", 3)
+        + clock.vector("reduce", 8, "reduce", 1) + spec.engine.writeback
         + clock.vector("copy", tile, "convert") * 2
-        + clock.all_reduce(1, rows) + special + 4 * spec.engine.fp_latency
+        + clock.all_reduce(plan.column, 1) + special + 4 * spec.engine.fp_latency
         + clock.vector("elementwise", tile, "f32_mul", 1) + clock.vector("elementwise", tile, "f32_mul", 2)
     )  # fmt: skip
     residual = (
@@ -92,20 +98,22 @@ def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
     )  # fmt: skip
     gathered = plan.ffn // 2
     if rows > 1:
-        gate += clock.vector("copy", 0, "f16_add") + gathered + 2 * hop(spec) + clock.back(gathered, rows)
+        gate += (
+            clock.vector("copy", 0, "f16_add") + gathered + 2 * hop(spec) + clock.back(plan.column, gathered)
+        )
     m = plan.matrices
     return {
         "arrival": 2 + spec.lead("copy") + distance(spec, cols) - spec.fabric.ramp_up + tile // 2,
         "norms": 2 * norm,
-        "qkv": clock.product(m["qkv"]) + clock.all_reduce(m["qkv"].outputs, rows),
+        "qkv": clock.product(m["qkv"]) + clock.all_reduce(plan.column, m["qkv"].outputs),
         "rope": rotate,
         "cache": append,
         "attention": _attention(plan, clock, here),
-        "output": clock.product(m["output"]) + clock.all_reduce(tile, cols) + residual,
-        "gate_up": clock.product(m["gate_up"]) + clock.all_reduce(m["gate_up"].outputs, rows),
+        "output": clock.product(m["output"]) + clock.all_reduce(plan.row, tile) + residual,
+        "gate_up": clock.product(m["gate_up"]) + clock.all_reduce(plan.column, m["gate_up"].outputs),
         "silu": gate,
-        "down": clock.product(m["down"]) + clock.chain(tile, cols) + residual,
-        "departure": clock.vector("copy", tile / 2, "f32_add"),
+        "down": clock.product(m["down"]) + clock.chain(plan.row, tile) + residual,
+        "departure": 2 + spec.lead("copy") + tile // 2 + spec.fabric.hop * (cols - plan.row.meet),
         "position": turn,
     }
 
@@ -120,17 +128,17 @@ def _attention(plan: LayerPlan, clock: _Clock, here: int) -> int:
     scores = (
         clock.vector("fill", heads * eights, "f32_add", 1)
         + clock.vector("mac", heads * eights * dims, "mixed_mac", 6)
-        + clock.all_reduce(all_scores, plan.sharing)
+        + clock.all_reduce(GROUP.of(plan.sharing, plan.sharing - 1), all_scores)
     )
     softmax = (
-        2 * heads * per_head + clock.all_reduce(heads, plan.rows)
+        2 * heads * per_head + clock.all_reduce(plan.column, heads)
         + clock.vector("elementwise", all_scores, "f32_add", 4)
         + clock.vector("special", all_scores, "special", 0)
         + clock.vector("copy", all_scores, "convert", 3)
     )  # fmt: skip
     values = (
         clock.vector("fill", heads * dims, "f32_add", 1) + 6 + spec.lead("mac") + heads * here * per_value
-        + clock.all_reduce(heads * dims + heads, plan.rows)
+        + clock.all_reduce(plan.column, heads * dims + heads)
         + clock.vector("special", heads, "special") + clock.vector("elementwise", heads * dims, "f32_mul", 3)
         + clock.vector("copy", heads * dims, "convert")
     )  # fmt: skip

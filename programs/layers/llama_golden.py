@@ -2,7 +2,7 @@
 
 Where the wafer stores f16 (hidden, normalised inputs, queries, keys, values, softmax weights, attention
 outputs, gated values) the twin rounds; everything between is f32. Sums run in the order of the inputs within
-a PE, then from PE to PE: down the columns, or along the rows.
+a PE, then from PE to PE along columns or rows, from the ends to where they meet.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...isa.float16 import f16_from_f32, f32_from_f16
-from ...isa.float32 import add32, canonical32, fma32, mul32, sub32
+from ...isa.float32 import add32, fma32, mul32, sub32
 from ...isa.special import exp32, reciprocal32, rsqrt32
+from ..kernels.all_reduce import sum_in_chains
+from ..kernels.attention import meets_at
+from ..kernels.rms_norm import squares_at_once
 from .llama_plan import LayerPlan
 from .llama_weights import Weights, dequantised, first_rotation, rotation_step, tiles
 
@@ -79,11 +82,12 @@ class LayerGolden:
 
     def _normalised(self, x: np.ndarray, norm: str) -> np.ndarray:
         """RMSNorm, float16 (rows, tile) both: squares in order in a row, then rows from north to south."""
-        wide = f32_from_f16(x)
-        total = self._chain(_in_order(wide * wide))
-        mean = mul32(total, np.float32(1.0 / self.plan.config.hidden))
-        scale = rsqrt32(add32(mean, np.float32(self.plan.config.eps)))
-        return f16_from_f32(mul32(mul32(wide, scale), self._norms[norm]))
+        plan, wide = self.plan, f32_from_f16(x)
+        squares = (wide * wide).reshape(plan.rows, -1, squares_at_once(plan.tile))
+        total = sum_in_chains(_in_order(_in_order(squares)), plan.column.meet)
+        mean = mul32(total, np.float32(1.0 / plan.config.hidden))
+        scale = rsqrt32(add32(mean, np.float32(plan.config.eps)))
+        return f16_from_f32(mul32(mul32(wide, self._norms[norm]), scale))
 
     def _attention(self, sums: np.ndarray) -> np.ndarray:
         """Attention outputs float16 (cols, context) from the sums (cols, queries, key, value)."""
@@ -99,12 +103,12 @@ class LayerGolden:
         stages["q_rope"] = self._heads(query) * np.float16(config.head_dim**0.5)
         weights = self._softmax(f32_from_f16(query))
         # tokens of a row in order, then rows from north to south
-        totals = self._chain(_in_order(self._by_row(weights)))
+        totals = sum_in_chains(_in_order(self._by_row(weights)), plan.column.meet)
         values = self._by_row(self._values[: self.position + 1])
         mixed = np.zeros((plan.rows, plan.cols, n, dims), np.float32)
         for slot in range(values.shape[1]):
             mixed += self._by_row(weights)[:, slot, :, :, None] * values[:, slot, :, None, :]
-        context = f16_from_f32(mul32(self._chain(mixed), reciprocal32(totals)[..., None]))
+        context = f16_from_f32(mul32(sum_in_chains(mixed, plan.column.meet), reciprocal32(totals)[..., None]))
         stages["attn_ctx"] = self._heads(context).reshape(-1)
         return context.reshape(plan.cols, -1)
 
@@ -118,10 +122,11 @@ class LayerGolden:
         scores = partial  # columns outside attention keep their own
         if plan.attention_cols:
             groups = partial[:, : plan.attention_cols].reshape(len(keys), -1, plan.sharing, query.shape[1])
-            total = groups[:, :, 0]
-            for column in range(1, plan.sharing):
-                total = add32(total, groups[:, :, column])
-            scores[:, : plan.attention_cols] = np.repeat(total, plan.sharing, axis=1)
+            for head in range(plan.config.kv_heads):
+                first = head * plan.sharing
+                meet = meets_at(first, plan.sharing, plan.row) - first
+                total = sum_in_chains(groups[:, head].swapaxes(0, 1), meet)
+                scores[:, first : first + plan.sharing] = total[:, None]
         largest = np.maximum(scores.max(axis=0), LOWEST)
         return f32_from_f16(f16_from_f32(exp32(sub32(scores, largest))))
 
@@ -139,11 +144,11 @@ class LayerGolden:
 
     def _columns_of(self, name: str, x: np.ndarray) -> np.ndarray:
         """GEMV whose inputs (rows, tile) lie in the rows: sums float32 (cols, outputs)."""
-        return self._chain(self._products(name, f32_from_f16(x)[:, None]))
+        return sum_in_chains(self._products(name, f32_from_f16(x)[:, None]), self.plan.column.meet)
 
     def _rows_of(self, name: str, x: np.ndarray) -> np.ndarray:
         """GEMV whose inputs (cols, tile) lie in the columns: sums float32 (rows, outputs)."""
-        return self._chain(self._products(name, f32_from_f16(x)[None]).swapaxes(0, 1))
+        return sum_in_chains(self._products(name, f32_from_f16(x)[None]).swapaxes(0, 1), self.plan.row.meet)
 
     def _products(self, name: str, x: np.ndarray) -> np.ndarray:
         """Sums of every PE (rows, cols, outputs): its inputs in order; products of f16 are exact in f32."""
@@ -155,14 +160,6 @@ class LayerGolden:
                 np.multiply(column, x[..., j, None], out=product)
                 np.add(sums, product, out=sums)
         return sums
-
-    @staticmethod
-    def _chain(parts: np.ndarray) -> np.ndarray:
-        """Sums along the first axis in order, as a chain of PEs adds them."""
-        total = parts[0]
-        for part in parts[1:]:
-            total = add32(total, part)
-        return canonical32(total)
 
     def _residual(self, x: np.ndarray, sums: np.ndarray, stage: str) -> np.ndarray:
         """x plus a GEMV's sums, both (rows, tile), rounded once to float16."""

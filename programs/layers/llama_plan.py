@@ -8,6 +8,7 @@ the rows, and a wafer's outputs leave where the next wafer's inputs arrive.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -17,6 +18,8 @@ import numpy as np
 from ...fabric.spec import MachineSpec
 from ...isa.dequantise import GROUP_SIZES
 from ...isa.errors import Usage
+from ..kernels.all_reduce import COLUMN, ROW, Axis
+from ..kernels.cycles import hop
 from ..weights.groups import ceil_div, group_bytes
 
 __all__ = [
@@ -187,6 +190,28 @@ class LayerPlan:
     def capacity(self) -> int:
         """Tokens whose keys and values one PE holds: token t lies in row t mod rows; whole eights."""
         return 8 * ceil_div(ceil_div(self.config.kv_capacity, self.rows), 8)
+
+    # --- where sums meet ---
+
+    @cached_property
+    def column(self) -> Axis:
+        """Sums of a column: of squares, q k v, largest scores, attention, gate and up."""
+        m = self.matrices
+        heads = self.config.queries
+        counts = (1, 1, m["qkv"].outputs, heads, self.context + heads, m["gate_up"].outputs)
+        return COLUMN.of(self.rows, self._meeting(self.rows, counts))
+
+    @cached_property
+    def row(self) -> Axis:
+        """Sums of a row: of the output and the down projection."""
+        return ROW.of(self.cols, self._meeting(self.cols, (self.tile, self.tile)))
+
+    def _meeting(self, pes: int, counts: Sequence[int]) -> int:
+        """The middle of a line of PEs or its last one, whichever costs fewer cycles for sums of `counts`."""
+        middle, last = pes // 2, pes - 1
+        per_hop = hop(self.spec) + self.spec.fabric.hop
+        saved = per_hop * (last - middle) * len(counts)
+        return last if pes > 2 and sum(counts) >= saved else middle
 
     # --- the edges ---
 

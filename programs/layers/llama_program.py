@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from ...isa.assembler import assemble_text
 from ...isa.program import Program
 from ..kernels.all_reduce import (
+    BETWEEN,
+    BOTH,
     COLUMN,
+    END,
     FIRST_LINES,
+    ONE,
+    OTHER,
+    OUTSIDE,
     ROW,
+    Axis,
     Vector,
     all_reduce,
     axis_bindings,
+    axis_colours,
     axis_routes,
     chain,
 )
-from ..kernels.attention import GROUP, append, attention
+from ..kernels.attention import GROUP, append, attention, group_routes, meeting_roles
 from ..kernels.rms_norm import rms_norm
 from ..kernels.rope import next_rotation, rope
 from ..kernels.silu_gate import silu_gate
@@ -37,7 +45,7 @@ def build_layer(plan: LayerPlan) -> Program:
 
 def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
     """What a PE does for a token, in order: a title and its lines."""
-    config, rows, cols = plan.config, plan.rows, plan.cols
+    config, rows, cols, column, row = plan.config, plan.rows, plan.cols, plan.column, plan.row
     heads, dims, tile = config.queries, plan.dims, plan.tile
     scale = f"f32({config.head_dim**-0.5!r})"
     residual = [
@@ -47,7 +55,7 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
     ]
 
     def column_sums(name: str) -> list[str]:
-        return all_reduce(COLUMN, rows, Vector("sums[i]", f"i:{plan.matrices[name].outputs}"), name)
+        return all_reduce(column, Vector("sums[i]", f"i:{plan.matrices[name].outputs}"), name)
 
     def product(name: str, x: str) -> list[str]:
         m = plan.matrices[name]
@@ -56,7 +64,7 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
     leave = Vector("sums[i]", f"i:{tile}")
     return [
         ("the activation arrives and starts the layer", ["  vmov.f16 hidden, arriving"]),
-        ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, rows)),
+        ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, column)),
         ("queries, keys, values", [*product("qkv", "x"), *column_sums("qkv")]),
         ("rotary position; queries carry the scale of the scores", [
             *rope(heads + 1, dims),
@@ -66,15 +74,16 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
         ]),
         ("the KV cache grows by one token", append(heads, dims, plan.capacity, rows)),
         ("attention", attention(
-            heads, dims, plan.capacity, rows, plan.sharing, plan.attention_cols < cols)),
+            heads, dims, plan.capacity, plan.sharing,
+            meeting_roles(plan.sharing, plan.attention_cols, row), plan.attention_cols < cols, column)),
         ("output projection and residual", [
-            *product("output", "context"), *all_reduce(ROW, cols, leave, "output"), *residual]),
-        ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, rows)),
+            *product("output", "context"), *all_reduce(row, leave, "output"), *residual]),
+        ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, column)),
         ("gate and up", [*product("gate_up", "x"), *column_sums("gate_up")]),
-        ("SiLU gate", silu_gate(plan.ffn, plan.share, rows)),
+        ("SiLU gate", silu_gate(plan.ffn, plan.share, column)),
         ("down projection, residual, departure", [
             *product("down", "neurons"),
-            *(chain(ROW, leave, "down") if cols > 1 else []),
+            *(chain(row, leave, "down") if cols > 1 else []),
             *residual,
             "  vmov.f16 leaving, hidden",
             *(["down_sent:"] if cols > 1 else []),
@@ -92,12 +101,12 @@ def layer_source(plan: LayerPlan) -> str:
         f";   tile     {plan.tile} of {plan.config.hidden} elements per row",
         f";   heads    {plan.config.queries} query heads per KV head, {plan.dims} dimensions per column",
         f";   neurons  {plan.ffn} of {plan.config.ffn} per column",
-        f".colour arrive, leave{_colours(plan)}",
+        f".colour {', '.join(_colours(plan))}",
         "",
         ".kernel layer",
         ".queues",
-        f"  in  arriving, {COLUMN.before}, {COLUMN.back}, {ROW.before}, {ROW.back}, {GROUP.back}",
-        f"  out {COLUMN.after}, {COLUMN.copies}, {ROW.after}, {ROW.copies}, {GROUP.copies}, leaving",
+        f"  in  {', '.join([*COLUMN.inputs, *ROW.inputs, GROUP.back, 'arriving'])}",
+        f"  out {', '.join([*COLUMN.outputs, *ROW.outputs, GROUP.copies, 'leaving'])}",
         ".data",
         *(f"  {s.name}: {s.declaration}" + f"  ; {s.purpose}" * bool(s.purpose) for s in plan.stores),
         ".code",
@@ -113,51 +122,55 @@ def layer_source(plan: LayerPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _colours(plan: LayerPlan) -> str:
+def _colours(plan: LayerPlan) -> list[str]:
     """Names of the colours that a grid of this size needs."""
-    names = [f"{axis.name}_{part}" for axis, pes in ((COLUMN, plan.rows), (ROW, plan.cols)) if pes > 1
-             for part in ("even", "odd", "all")]  # fmt: skip
-    return "".join(f", {name}" for name in [*names, *(["group_all"] if plan.sharing > 1 else [])])
+    group = ["group_all"] if plan.sharing > 1 else []
+    return ["arrive", "leave", *axis_colours(plan.column), *axis_colours(plan.row), *group]
+
+
+def _roles(axis: Axis, place: str) -> str:
+    """Role of a PE on an axis as an expression."""
+    if axis.pes == 1:
+        return str(OUTSIDE)
+    ends = f"{place} == 0 || {place} == {axis.last} ? {END} : {BETWEEN}"
+    return f"{place} == {axis.meet} ? {axis.meeting_role} : {ends}"
 
 
 def _layout(plan: LayerPlan) -> Sequence[str]:
-    cols, rows, n = plan.cols, plan.rows, plan.sharing
-    inside = f"x < {plan.attention_cols}"
+    cols, rows, n, used = plan.cols, plan.rows, plan.sharing, plan.attention_cols
+    centre, middle = plan.row.meet, plan.column.meet
+    # what attention.py's `meets_at` and `group_role` say, as expressions
+    first, last = f"(x - x % {n})", f"(x - x % {n} + {n - 1})"
+    meet = f"max({first}, min({centre}, {last}))"
+    of_meeting = f"x != {centre} || x == {last} ? {ONE} : x > {first} ? {BOTH} : {OTHER}"
+    group = f"x == {meet} ? ({of_meeting}) : x == {first} || x == {last} ? {END} : {BETWEEN}"
     shared = n > 1
     bindings = [
         "arriving = arrive",
-        f"leaving = x == {cols - 1} ? leave : none",
-        *axis_bindings(COLUMN, "y", rows),
-        *axis_bindings(ROW, "x", cols),
-        f"{GROUP.back} = " + (f"{inside} && x % {n} != {n - 1} ? group_all : none" if shared else "none"),
-        f"{GROUP.copies} = " + (f"{inside} && x % {n} == {n - 1} ? group_all : none" if shared else "none"),
-        f"column_role = y == {rows - 1} ? 2 : y == 0 ? 0 : 1",
-        f"row_role = x == {cols - 1} ? 2 : x == 0 ? 0 : 1",
-        f"group_role = {inside} ? (x % {n} == {n - 1} ? 2 : x % {n} == 0 ? 0 : 1) : 3",
+        f"leaving = x == {centre} ? leave : none",
+        *axis_bindings(plan.column, "y"),
+        *axis_bindings(plan.row, "x"),
+        f"{GROUP.back} = " + (f"x < {used} && x != {meet} ? group_all : none" if shared else "none"),
+        f"{GROUP.copies} = " + (f"x < {used} && x == {meet} ? group_all : none" if shared else "none"),
+        f"column_role = {_roles(plan.column, 'y')}",
+        f"row_role = {_roles(plan.row, 'x')}",
+        f"group_role = x >= {used} ? {OUTSIDE} : {group}",
         "turn = y",
         f"gate_at = {8 * plan.share} * y",
-        f"behind = {plan.share} * y",
+        f"behind = {plan.share} * (y < {middle} ? y : {rows - 1} - y)",
     ]
-    lines = [
+    return [
         f"grid {cols}, {rows}",
         "place layer at (*, *) {",
         *(f"  {binding}" for binding in bindings),
         "}",
         f"route arrive at (0..{cols - 2}, *): W -> E, RAMP",
         f"route arrive at ({cols - 1}, *): W -> RAMP",
-        f"route leave at ({cols - 1}, *): RAMP -> E",
-        *axis_routes(COLUMN, rows),
-        *axis_routes(ROW, cols),
-    ]
-    if shared:
-        last = plan.attention_cols - 1
-        lines += [
-            f"route group_all at ({n - 1}..{last} step {n}, *): RAMP -> W",
-            f"route group_all at (0..{last} step {n}, *): E -> RAMP",
-            *(f"route group_all at ({k}..{last} step {n}, *): E -> W, RAMP" for k in range(1, n - 1)),
-        ]
-    return [
-        *lines,
+        f"route leave at ({centre}, *): RAMP -> E",
+        f"route leave at ({centre + 1}..{cols - 1}, *): W -> E",
+        *axis_routes(plan.column, "y"),
+        *axis_routes(plan.row, "x"),
+        *group_routes(n, used, plan.row),
         f"input hidden on west lanes * colour arrive : f16[{plan.tile}]",
         f"output hidden_out on east lanes * colour leave : f16[{plan.tile}]",
     ]

@@ -3,8 +3,14 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from waferloom.isa.errors import Rejected
 from waferloom.programs.weights.fetch import fetch
+
+# `--hypothesis-profile=nightly`: several thousand random programs instead of a few hundred.
+settings.register_profile(
+    "nightly", max_examples=4000, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,9 @@ def pass_on(s, c, p, cycle):
         command = word & 3
         if command == 3:
             record_router_fault(s, channel.router, cycle, word, mask)
+            for port in range(5):
+                if mask >> port & 1 and s.channel_watch[c, port] >= 0:
+                    cross(s, np.int64(s.channel_watch[c, port]), cycle)  # arbitration may have delayed it
             channel.free = NEVER
             return
         elif command == 2:
@@ -221,6 +224,10 @@ def run_channel(s, c):
             return
         if s.run[0].budget < 0:
             schedule(s, s.machine[0].first_channel + c, s.run[0].now)
+            return
+        if cycle > s.run[0].now + s.machine[0].livelock:
+            # Perhaps a circle of streams, which would never end: the calendar sees that nobody else acts.
+            schedule(s, s.machine[0].first_channel + c, cycle)
             return
         pass_on(s, c, p, cycle)
 

@@ -77,6 +77,12 @@ def test_awkward_sizes(config):
     run(config, (8, 3))
 
 
+def test_a_long_sequence_fills_several_eights_of_every_row():
+    plan, wafer, cycles = run(SMALL, (4, 3), count=62)
+    assert wafer.read("tokens")[:, 0].tolist() == [21, 21, 20]
+    assert plan.cycles(62) == pytest.approx(cycles[-1], rel=0.08)
+
+
 def test_other_machine():
     run(SMALL, (4, 4), spec=machine("wse2"), count=3)
 

@@ -12,8 +12,9 @@ from tiny_model import write_model
 from waferloom.fabric.spec import machine
 from waferloom.programs.cli import cli
 from waferloom.programs.layers import LayerGolden, layer_weights
-from waferloom.programs.models import GoldenStages, HostHead, Tokenizer, describe_model, generate
-from waferloom.programs.models.wafers import layer_plan
+from waferloom.programs.models import GoldenStages, Tokenizer, WaferHead, describe_model, generate
+from waferloom.programs.models.head_golden import HeadGolden
+from waferloom.programs.models.wafers import head_plan, head_weights, layer_plan
 from waferloom.programs.weights import open_gguf
 
 SIZE = ("--grid", "2x2", "--kv", "32")
@@ -33,21 +34,24 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def golden(model):
-    """Tokens that the golden twins of the layers write after `the 12`."""
+    """Tokens that the golden twins of layers and head write after `the 12`."""
     with open_gguf(model) as file:
         config = describe_model(file)
         plan = layer_plan(config, machine("wse3"), (2, 2), 32)
-        layers = [LayerGolden(plan, layer_weights(file, n)) for n in range(config.layers)]
+        stages = [LayerGolden(plan, layer_weights(file, n)) for n in range(config.layers)]
+        stages.append(HeadGolden(head_plan(config, plan), *head_weights(file, config)))
         prompt = Tokenizer(file).prompt("the 12")
-        made = generate(GoldenStages([layers]), HostHead(file, config), [prompt], 4)
+        made = generate(GoldenStages([stages]), WaferHead(file, config), [prompt], 4)
         return made.tokens[0], Tokenizer(file).decode(made.tokens[0])
 
 
 def test_wafers_write_what_the_golden_twins_write(model, golden):
     code, out, err = call("generate", "the 12", "--model", model, "--tokens", "4", *SIZE)
     assert (code, out) == (0, f"the 12{golden[1]}\n")
-    for part in ("2 layers on 2 wafers of 2 x 2 PEs (wse3", "on the host", "first token after", "tokens/s",
-                 "wafers busy", "bytes per PE"):  # fmt: skip
+    for part in (
+        "2 layers on 3 wafers of 2 x 2 PEs (wse3", "the last one is the head", "embedding on the host",
+        "first token after", "tokens/s", "wafers busy", "bytes per PE",
+    ):  # fmt: skip
         assert part in err
 
 
@@ -65,10 +69,17 @@ def test_the_document_depends_on_the_host_under_host_only(model, golden):
     assert token_ids == golden[0]
     assert sim["arrival_us"][0] == sim["first_token_us"]
     gaps = np.diff(sim["arrival_us"])
-    assert gaps.min() > 2 * 3  # three hops of 2 us
+    assert gaps.min() > 2 * 4  # four hops of 2 us
     assert abs(gaps.mean() - sim["token_us"]) < 1e-6
-    assert len(sim["busy_share"]) == 2
+    assert len(sim["busy_share"]) == 3
     assert 0 < min(sim["busy_share"]) <= max(sim["busy_share"]) < 1
+
+
+def test_the_head_on_the_host_writes_the_same(model, golden):
+    code, out, err = call("generate", "the 12", "--model", model, "--tokens", "4", "--head", "host", *SIZE)
+    assert (code, out) == (0, f"the 12{golden[1]}\n")
+    assert "2 layers on 2 wafers" in err
+    assert "embedding and head on the host" in err
 
 
 def test_a_seed_repeats_a_draw(model):
@@ -84,7 +95,7 @@ def test_slow_links_take_longer(model, tmp_path):
     )
     ask = ("generate", "the", "--model", model, "--tokens", "2", "--json", *SIZE)
     fast, late = (json.loads(call(*ask, *more)[1])["sim"]["token_us"] for more in ((), ("--link", str(slow))))
-    assert late - fast == pytest.approx(3 * 7.0)  # three hops, 7 us more each
+    assert late - fast == pytest.approx(4 * 7.0)  # four hops, 7 us more each
 
 
 def test_chat(model):
@@ -106,6 +117,7 @@ def test_chat(model):
         (("the", "--grid", "1x1"), 2, "cannot hold 2 KV heads"),
         (("the", "--grid", "2x2", "--kv", "9999"), 2, "over by"),
         (("the", "--temperature", "-1", *SIZE), 2, "temperature -1"),
+        (("the", "--temperature", "1", "--head", "wafer", *SIZE), 2, "most probable token only"),
         (("the", "--machine", "nowhere.toml", *SIZE), 3, "nowhere.toml"),
         (("the", "--link", "nowhere.toml", *SIZE), 3, "nowhere.toml"),
     ],
@@ -157,7 +169,7 @@ def test_ctrl_c_keeps_what_was_made(tmp_path):
 def test_plan(model):
     code, out, _ = call("plan", model, "--kv", "32", "--grid", "2x2")
     assert code == 0
-    assert "2 wafers (wse3), one layer on each, 2 x 2 PEs" in out
+    assert "3 wafers (wse3): one layer on each, 2 x 2 PEs; the head on the last" in out
     assert any(line.endswith("% <") and "2 x 2" in line for line in out.splitlines())
     _, out, _ = call("plan", model, "--kv", "32", "--grid", "2x2", "--json")
     told = json.loads(out)
@@ -177,4 +189,4 @@ def test_plan_expects_what_generate_measures(model):
 def test_plan_of_smollm2(smollm2_file):
     code, out, _ = call("plan", str(smollm2_file))
     assert code == 0
-    assert "30 wafers (wse3), one layer on each" in out
+    assert "31 wafers (wse3): one layer on each" in out

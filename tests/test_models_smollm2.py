@@ -1,34 +1,39 @@
-"""SmolLM2 whole: thirty wafers in a chain against the golden twins, bit for bit, and their times."""
+"""SmolLM2 whole: wafers in a chain against the golden twins, bit for bit, and their times."""
 
 import numpy as np
 import pytest
 from waferloom.fabric.spec import machine
 from waferloom.programs.layers.model_golden import ModelGolden
-from waferloom.programs.models import ChainStages, HostHead, describe_model
-from waferloom.programs.models.wafers import chain_of_layers, layer_plan
+from waferloom.programs.models import ChainStages, HostHead, WaferHead, describe_model
+from waferloom.programs.models.head_golden import HeadGolden
+from waferloom.programs.models.wafers import chain_of_layers, head_plan, head_weights, layer_plan
 from waferloom.programs.weights import open_gguf
 
 PROMPT = [504, 3575]  # "The capital"
 
 
-def test_thirty_wafers_give_the_golden_hidden_vectors(smollm2_file):
-    """Every bit behind the last layer; host logits; a pipeline whose stages overlap."""
+def test_thirty_layers_and_a_head_give_the_golden_answers(smollm2_file):
+    """Every bit behind the head, the same token as the host's head, and a pipeline whose stages overlap."""
     spec = machine("wse3")
     with open_gguf(smollm2_file) as file:
         config = describe_model(file)
         plan = layer_plan(config, spec, None, 64)
-        chain = chain_of_layers(file, config, plan, threads=2)
-        head, golden = HostHead(file, config), ModelGolden(file, spec, plan.grid, 64)
+        of_head = head_plan(config, plan)
+        chain = chain_of_layers(file, config, plan, head=of_head, threads=2)
+        ends, host = WaferHead(file, config), HostHead(file, config)
+        golden = ModelGolden(file, spec, plan.grid, 64)
+        golden_head = HeadGolden(of_head, *head_weights(file, config))
     stages = ChainStages(chain, plan)
-    items = [stages.send(0, head.embed(token), 0) for token in PROMPT]
+    items = [stages.send(0, ends.embed(token), 0) for token in PROMPT]
     ticks = []
     for token, item in zip(PROMPT, items, strict=True):
-        hidden, tick = stages.receive(item)
-        want = golden.step(token)
-        np.testing.assert_array_equal(hidden.view(np.uint16), want.view(np.uint16))
-        np.testing.assert_allclose(head.logits(hidden), golden.logits(want), atol=0.02)
+        answer, tick = stages.receive(item)
+        hidden = golden.step(token)
+        np.testing.assert_array_equal(answer.view(np.uint32), golden_head.step(hidden).view(np.uint32))
+        np.testing.assert_allclose(host.logits(hidden), golden_head.logits(hidden), atol=0.03)
+        assert answer[0] == np.argmax(host.logits(hidden))
         ticks.append(tick)
     one, two = (sum(stays[item].end - stays[item].start for stays in chain.stays) for item in items)
-    hops = 31 * chain.links[0].latency
+    hops = 32 * chain.links[0].latency
     assert ticks[0] == pytest.approx(one + hops, rel=0.02)  # one token alone: the sum of its stages
     assert ticks[1] - ticks[0] < 0.1 * two  # the second follows one stage later

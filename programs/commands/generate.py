@@ -33,21 +33,26 @@ if TYPE_CHECKING:
 @click.option("--chat", is_flag=True, help="TEXT is a question; the answer ends where the model ends it.")
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0: the most probable token.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--head",
+    type=click.Choice(["wafer", "host"]),
+    help="Where logits are made [default: wafer, or host with --temperature].",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of the text.")
 @click.pass_obj
 def command(terminal: Terminal, text: str, **options: Any) -> None:
     """Go on with TEXT and count every cycle on the way.
 
-    Each layer of the model is one wafer. Embedding and head run on the host and take no time. The text goes
-    to stdout as it is made, the figures to stderr.
+    Each layer of the model is one wafer, and so is the head; the embedding is looked up on the host. The text
+    goes to stdout as it is made, the figures to stderr.
     """
     from ...fabric.link import link
     from ...fabric.spec import machine
     from ..interrupt import Stop
     from ..model_file import grid_of, open_model
-    from ..models import ChainStages, HostHead, Sampler, Tokenizer, describe_model, generate
+    from ..models import ChainStages, HostHead, Sampler, Tokenizer, WaferHead, describe_model, generate
     from ..models.figures import document
-    from ..models.wafers import chain_of_layers, layer_plan
+    from ..models.wafers import chain_of_layers, head_plan, layer_plan
     from ..terminal import Progress
 
     spec, links, grid = machine(options["machine"]), link(options["link_file"]), grid_of(options["grid"])
@@ -58,9 +63,11 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         tokenizer = Tokenizer(file)
         prompt = tokenizer.chat(text) if options["chat"] else tokenizer.prompt(text)
         plan = layer_plan(config, spec, grid, options["kv"])
+        on_wafer = (options["head"] or ("host" if sampler.temperature else "wafer")) == "wafer"
+        head = head_plan(config, plan) if on_wafer else None
         with Progress(terminal, "generate", "loading wafers"):
-            chain = chain_of_layers(file, config, plan, links, threads=options["threads"])
-            head = HostHead(file, config)
+            chain = chain_of_layers(file, config, plan, links, head=head, threads=options["threads"])
+            ends = WaferHead(file, config) if head else HostHead(file, config)
     printer = _Printer(tokenizer, "" if options["chat"] else text, silent=options["as_json"])
     with (
         Stop() as stop,
@@ -76,7 +83,7 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
 
         made = generate(
             ChainStages(chain, plan, interrupted),
-            head,
+            ends,
             [prompt],
             options["count"],
             [sampler],
@@ -86,7 +93,7 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         )
     printer.finish()
     written = tokenizer.decode(made.tokens[0])
-    told = document(config, plan, chain, made, written, time.perf_counter() - began, options["threads"])
+    told = document(config, plan, head, chain, made, written, time.perf_counter() - began, options["threads"])
     _report(terminal, told, made, options["as_json"])
 
 

@@ -33,13 +33,13 @@ def command(terminal: Terminal, model: str, **options: Any) -> None:
     from ..model_file import grid_of, open_model
     from ..models import describe_model
     from ..models.layout import layout, lines
-    from ..models.wafers import layer_plan
+    from ..models.wafers import head_plan, layer_plan
 
     spec, links, grid = machine(options["machine"]), link(options["link_file"]), grid_of(options["grid"])
     with open_model(model, terminal) as file:
         config = describe_model(file)
     plan = layer_plan(config, spec, grid, options["kv"])
-    told = layout(config, plan, links)
+    told = layout(config, plan, head_plan(config, plan), links)
     if options["as_json"]:
         click.echo(json.dumps(told, sort_keys=True, indent=1, ensure_ascii=False))
     else:

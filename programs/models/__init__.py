@@ -2,7 +2,7 @@
 
 from .description import ModelConfig, describe_model
 from .generation import Generation, generate
-from .host_head import HostHead
+from .host_head import HostHead, WaferHead
 from .sampling import Sampler
 from .stages import ChainStages, GoldenStages, Stages
 from .tokenizer import TextStream, Tokenizer
@@ -17,6 +17,7 @@ __all__ = [
     "Stages",
     "TextStream",
     "Tokenizer",
+    "WaferHead",
     "describe_model",
     "generate",
 ]

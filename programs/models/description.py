@@ -22,7 +22,7 @@ HELP = "a GGUF file of the llama architecture in Q4_0, Q4_1, Q8_0 or F16 is need
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of a model. Every layer has the same ones; weights are multiplied as `kind` (q4, q8 or f16)."""
+    """Sizes of a model, the same in every layer. `kind`: how weights are multiplied (q4, q8 or f16)."""
 
     name: str
     layers: int
@@ -37,6 +37,7 @@ class ModelConfig:
     eps: float
     tied: bool  # the head is the embedding
     kind: str
+    head_kind: str
 
     def layer(self, kv_capacity: int) -> LayerConfig:
         """The sizes of one layer whose KV cache holds `kv_capacity` tokens."""
@@ -67,7 +68,8 @@ def describe_model(file: WeightFile) -> ModelConfig:
     kind = _check_tensors(reader, config)
     if reader.problems:
         raise reader.error()
-    return ModelConfig(**config, kind=kind)
+    head = file.tensor("token_embd.weight" if config["tied"] else "output.weight").kind
+    return ModelConfig(**config, kind=kind, head_kind=WEIGHT_KINDS[head])
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from ..layers import LayerPlan
 from ..summary import duration
 from .description import ModelConfig
 from .generation import Generation
+from .head_plan import HeadPlan
 
 __all__ = ["SCHEMA", "document", "lines"]
 
@@ -20,6 +21,7 @@ SCHEMA = 1  # goes up when a key changes its meaning
 def document(
     config: ModelConfig,
     plan: LayerPlan,
+    head: HeadPlan | None,
     chain: Chain,
     made: Generation,
     text: str,
@@ -28,8 +30,10 @@ def document(
 ) -> dict[str, Any]:
     """What `generate --json` prints: units in key names, everything that depends on the host under `host`."""
     clock = plan.spec.clock_mhz
-    stays = [s[: len(made.prompts[0]) + len(made.tokens[0])] for s in chain.stays]
-    cycles = np.array([[stay.cycles for stay in s] for s in stays if s] or [[0]])
+    through = len(made.prompts[0]) + len(made.tokens[0]) - 1  # items that passed all wafers
+    cycles = [[stay.cycles for stay in stays[:through]] for stays in chain.stays]
+    of_layers = [count for counts in cycles[: config.layers] for count in counts] or [0]
+    of_head = cycles[-1] if head is not None else []
     token_us = chain.microseconds(1) * made.ticks_per_token
     return {
         "schema": SCHEMA,
@@ -48,7 +52,8 @@ def document(
             "kv_capacity_tokens": plan.config.kv_capacity,
             "link_latency_ns": chain.links[0].spec.latency_ns,
             "link_bandwidth_gbit_s": chain.links[0].spec.bandwidth_gbit_s,
-            "head": "host",
+            "head": "host" if head is None else "wafer",
+            "head_grid_pes": None if head is None else [head.cols, head.rows],
         },
         "prompt_ids": made.prompts[0],
         "token_ids": made.tokens[0],
@@ -59,12 +64,15 @@ def document(
             "token_cycles": round(token_us * clock),
             "tokens_per_s": 1e6 / token_us if token_us else 0.0,
             "arrival_us": [chain.microseconds(tick) for tick in made.ticks[0]],
-            "layer_cycles_mean": float(cycles.mean()),
-            "layer_cycles_least": int(cycles.min()),
-            "layer_cycles_most": int(cycles.max()),
+            "layer_cycles_mean": float(np.mean(of_layers)),
+            "layer_cycles_least": min(of_layers),
+            "layer_cycles_most": max(of_layers),
             "layer_cycles_bound": plan.bound(len(made.prompts[0])),
+            "head_cycles_mean": float(np.mean(of_head)) if of_head else None,
+            "head_cycles_bound": None if head is None else head.product_cycles,
             "busy_share": chain.busy_share(end=made.last_tick or None),
             "sram_bytes_per_pe": plan.sram_bytes,
+            "head_sram_bytes_per_pe": None if head is None else head.sram_bytes,
             "sram_bytes_of_pe": plan.spec.sram.bytes,
         },
         "host": {"run_s": round(host_s, 3), "threads": threads, "tokens": made.made},
@@ -78,9 +86,12 @@ def lines(told: dict[str, Any]) -> str:
     shares = [100 * share for share in sim["busy_share"]]
     passes = len(told["prompt_ids"]) + max(0, len(told["token_ids"]) - 1)
     mean, bound = sim["layer_cycles_mean"], sim["layer_cycles_bound"]
+    ends = "embedding and head on the host"
+    if config["head"] == "wafer":
+        ends = "the last one is the head, {} x {} PEs; embedding on the host".format(*config["head_grid_pes"])
     out = [
         f"{model['name']}: {model['layers']} layers on {config['wafers']} wafers of {columns} x {rows} PEs "
-        f"({config['machine']}, {config['clock_mhz']:g} MHz); embedding and head on the host",
+        f"({config['machine']}, {config['clock_mhz']:g} MHz); {ends}",
         f"{len(told['prompt_ids'])} prompt tokens, {len(told['token_ids'])} new ones, end: {told['end']}",
         f"first token after {duration(sim['first_token_us'])}",
     ]
@@ -93,6 +104,7 @@ def lines(told: dict[str, Any]) -> str:
         f"layer: {mean:,.0f} cycles per token ({sim['layer_cycles_least']:,} to "
         f"{sim['layer_cycles_most']:,}); "
         f"dequantising and multiply-adds alone are {bound:,} ({100 * bound / max(1, mean):.0f} %)",
+        *([f"head: {sim['head_cycles_mean']:,.0f} cycles per token"] if sim["head_cycles_mean"] else []),
         f"wafers busy: {min(shares):.1f} to {max(shares):.1f} % of the time",
         f"SRAM: {sim['sram_bytes_per_pe']:,} of {sim['sram_bytes_of_pe']:,} bytes per PE, "
         f"KV cache for {config['kv_capacity_tokens']:,} tokens",

@@ -19,14 +19,14 @@ OnToken = Callable[[int, int, int], None]  # request, token, tick
 
 
 class Ends(Protocol):
-    """Both ends of a model: see HostHead."""
+    """Both ends of a model: see HostHead and WaferHead."""
 
     def embed(self, token: int) -> np.ndarray:
         """Hidden vector of a token."""
         ...
 
-    def logits(self, hidden: np.ndarray) -> np.ndarray:
-        """Logits of the next token."""
+    def choose(self, answer: np.ndarray, sampler: Sampler) -> int:
+        """The next token from what the last stage gave."""
         ...
 
 
@@ -74,8 +74,9 @@ def generate(
 ) -> Generation:
     """Go on with every prompt for `count` tokens, or until the token `stop`, which is kept.
 
-    All prompts are there at tick 0 and enter one after the other; a new token is embedded the moment its
-    logits are there, and enters behind everything sent before. `samplers`: one per prompt, greedy by default.
+    All prompts are there at tick 0 and enter one after the other; a new token is embedded the moment the last
+    stage's output is there, and enters behind everything sent before. `samplers`: one per prompt, greedy by
+    default.
     `capacity`: tokens that the KV cache of a request holds. Ends early, with what was made, if interrupted.
     """
     _check(stages, prompts, count, capacity)
@@ -89,8 +90,8 @@ def generate(
     try:
         while waiting:
             request, item = waiting.popleft()
-            hidden, tick = stages.receive(item)
-            token = chosen[request].pick(ends.logits(hidden))
+            answer, tick = stages.receive(item)
+            token = ends.choose(answer, chosen[request])
             made.tokens[request].append(token)
             made.ticks[request].append(tick)
             if on_token is not None:

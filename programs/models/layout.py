@@ -8,13 +8,14 @@ from ...fabric.link import LinkSpec
 from ..layers import LayerPlan, alternatives
 from ..summary import duration
 from .description import ModelConfig
+from .head_plan import HeadPlan
 
 __all__ = ["SCHEMA", "layout", "lines"]
 
 SCHEMA = 1  # goes up when a key changes its meaning
 
 
-def layout(config: ModelConfig, plan: LayerPlan, link: LinkSpec) -> dict[str, Any]:
+def layout(config: ModelConfig, plan: LayerPlan, head: HeadPlan, link: LinkSpec) -> dict[str, Any]:
     """What `plan --json` prints: units in key names. Cycles are the formulas', with an empty KV cache and a
     full one."""
     others = alternatives(plan.config, plan.spec, plan.kind)
@@ -23,7 +24,8 @@ def layout(config: ModelConfig, plan: LayerPlan, link: LinkSpec) -> dict[str, An
     weights = plan.cols * plan.rows * sum(matrix.stored_bytes(plan.kind) for matrix in plan.matrices.values())
     hop = float(link.latency_s) * 1e6
     layer = plan.cycles(1) / plan.spec.clock_mhz
-    token = config.layers * layer + (config.layers + 1) * hop
+    head_us = head.product_cycles / plan.spec.clock_mhz
+    token = config.layers * layer + head_us + (config.layers + 2) * hop
     return {
         "schema": SCHEMA,
         "model": {
@@ -38,14 +40,21 @@ def layout(config: ModelConfig, plan: LayerPlan, link: LinkSpec) -> dict[str, An
             "weights_per_layer": plan.config.weights,
         },
         "machine": plan.spec.name,
-        "wafers": config.layers,
+        "wafers": config.layers + 1,
         "kv_capacity_tokens": plan.config.kv_capacity,
         "layer": _grid(plan),
+        "head": {
+            "grid_pes": [head.cols, head.rows],
+            "pes": head.cols * head.rows,
+            "sram_bytes_per_pe": head.sram_bytes,
+            "cycles_bound": head.product_cycles,
+        },
         "grids": [_grid(other) for other in sorted(others, key=lambda p: (p.cols * p.rows, p.cols))],
         "weight_bytes_per_wafer": weights,
         "load_us_per_wafer": weights * 8 / (link.bandwidth_gbit_s * 1e3),
         "expected": {
             "layer_us": layer,
+            "head_us_at_least": head_us,
             "hop_us": hop,
             "token_us": token,
             "tokens_per_s_one_request": 1e6 / token,
@@ -74,8 +83,8 @@ def lines(told: dict[str, Any], plan: LayerPlan) -> str:
     out = [
         f"{model['name']}: {model['layers']} layers, hidden {model['hidden']}, {model['heads']} heads on "
         f"{model['kv_heads']} KV heads, FFN {model['ffn']}, weights {model['weights']}",
-        f"{told['wafers']} wafers ({told['machine']}), one layer on each, {columns} x {rows} PEs; "
-        "embedding and head on the host",
+        f"{told['wafers']} wafers ({told['machine']}): one layer on each, {columns} x {rows} PEs; "
+        "the head on the last, {} x {} PEs; embedding on the host".format(*told["head"]["grid_pes"]),
         "",
         "SRAM of a PE:",
         plan.sram_map(),
@@ -95,8 +104,9 @@ def lines(told: dict[str, Any], plan: LayerPlan) -> str:
         )
     out += [
         "",
-        f"a token: {model['layers']} layers of {duration(expected['layer_us'])} and "
-        f"{told['wafers'] + 1} hops of {duration(expected['hop_us'])} = {duration(expected['token_us'])}, "
+        f"a token: {model['layers']} layers of {duration(expected['layer_us'])}, a head of at least "
+        f"{duration(expected['head_us_at_least'])} and {told['wafers'] + 1} hops of "
+        f"{duration(expected['hop_us'])} = {duration(expected['token_us'])}, "
         f"{expected['tokens_per_s_one_request']:,.0f} tokens/s for one request; "
         f"a prompt flows at {expected['prompt_tokens_per_s']:,.0f} tokens/s",
         f"weights: {told['weight_bytes_per_wafer']:,} bytes per wafer, "

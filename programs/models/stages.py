@@ -25,7 +25,7 @@ class Stages(Protocol):
         ...
 
     def receive(self, item: int) -> tuple[np.ndarray, int]:
-        """The hidden vector behind the last layer, and when it was there."""
+        """What the last stage gave, a hidden vector or a head's answer, and when it was there."""
         ...
 
 
@@ -33,7 +33,7 @@ class Layer(Protocol):
     """One layer with its own KV cache."""
 
     def step(self, hidden: np.ndarray) -> np.ndarray:
-        """The next token's hidden vector through this layer, (hidden,) float16 both."""
+        """The next token's (hidden,) float16 through this layer; a head gives its answer."""
         ...
 
 
@@ -70,7 +70,7 @@ class GoldenStages:
 
 
 class ChainStages:
-    """A chain of wafers, one layer on each, with edge ports `hidden` and `hidden_out`; one KV cache."""
+    """A chain of wafers: layers, perhaps a head with the output port `token`. One request."""
 
     requests = 1
 
@@ -87,4 +87,6 @@ class ChainStages:
         """Run the chain until the item is through; raises what `Chain.receive` raises."""
         delivery = self.chain.receive(item, self._interrupted)
         self.chain.forget(item)
+        if "token" in delivery.outputs:
+            return delivery.outputs["token"].reshape(-1), delivery.at
         return self._lanes.from_lanes(delivery.outputs["hidden_out"]), delivery.at

@@ -25,6 +25,7 @@ HOST = (
     (re.compile(r"\b\d[\d,.]*(e[+-]?\d+)? (s|ms|us|seconds|MiB|GiB)\b"), "# \\2"),
     (re.compile(r"[\d.]+(e[+-]?\d+)? (PE-cycles|weights|multiply-adds)/s"), "# \\2/s"),
     (re.compile(r"[^\s\"]*site-packages[\\/]waferloom[\\/]"), ""),
+    (re.compile(r"^(WARNING: |\[notice\]).*\n|^\n(?=\[notice\])", re.M), ""),  # what pip says on this host
     (re.compile(r"[ \t]+$", re.M), ""),
 )
 

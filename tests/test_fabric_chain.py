@@ -152,6 +152,34 @@ def test_bandwidth_is_shared_by_lanes_and_kept_between_messages():
     assert (c[0], d[1]) == (latency + 5 * word, latency + 102 * word)
 
 
+def one_by_one(messages, word, latency):
+    """The rule of the link, word by word: who was there first enters as soon as the link is free."""
+    free, out = 0, []
+    for lanes in messages:
+        waiting = sorted((int(t), place, lane) for lane, ts in enumerate(lanes) for place, t in enumerate(ts))
+        arrived = [[0] * len(ts) for ts in lanes]
+        for there, place, lane in waiting:
+            begin = max(there, free)
+            free = begin + word
+            arrived[lane][place] = free + latency
+        out.append(arrived)
+    return out
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_words_cross_as_if_one_by_one(seed):
+    random = np.random.default_rng(seed)
+    time = TimeBase([875], [NS])
+    wire = Link(NS, time, 1)
+    lanes, messages, now = int(random.integers(1, 6)), [], 0
+    for _ in range(4):
+        gaps = [random.integers(0, 3 * wire.word, random.integers(1, 9)) for _ in range(lanes)]
+        messages.append([now + np.cumsum(g) for g in gaps])
+        now = max(int(m[-1]) for m in messages[-1])
+    want = one_by_one(messages, wire.word, wire.latency)
+    assert [[lane.tolist() for lane in wire.send(message)] for message in messages] == want
+
+
 def test_one_time_base_for_different_clocks():
     slow = dataclasses.replace(TINY, clock_mhz=850)
     chain = Chain([plus(), plus(spec=slow)], link())

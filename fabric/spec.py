@@ -184,6 +184,14 @@ def _check(spec: MachineSpec, where: str) -> None:
         )
     if spec.sram.banks & (spec.sram.banks - 1) or spec.sram.bank_bytes != 4:
         raise MachineError(where, "`sram.banks` is a power of two and `sram.bank_bytes` is 4")
+    if spec.sram.banks > 64:
+        raise MachineError(where, f"`sram.banks` is {spec.sram.banks}: at most 64")
+    longest = max([*spec.setup.values(), *spec.special.values(), spec.engine.branch_taken, spec.fabric.hop])
+    if spec.fabric.livelock_cycles <= longest:
+        raise MachineError(
+            where,
+            f"`fabric.livelock_cycles` is {spec.fabric.livelock_cycles}: more than any latency ({longest})",
+        )
     for key in spec.setup:
         if spec.lead(key) < 1:
             raise MachineError(
@@ -191,6 +199,8 @@ def _check(spec: MachineSpec, where: str) -> None:
                 f"`setup.{key}` is {spec.setup[key]}: at least `engine.writeback` = {spec.engine.writeback}",
             )
     for key, rate in spec.rate.items():
+        if rate > 64:
+            raise MachineError(where, f"`rate.{key}` is {rate}: at most 64 elements per cycle")
         whole = rate if rate >= 1 else 1 / rate
         if abs(whole - round(whole)) > 1e-9:
             raise MachineError(

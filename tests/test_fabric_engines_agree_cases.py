@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib import resources
 
 import numpy as np
+import pytest
 from support import RAMP, Asm, E, Grid, N, S, W
 from test_fabric_engines_agree import differences
 from waferloom.fabric.engine import run as fast
 from waferloom.fabric.outcome import FaultCode as F
 from waferloom.fabric.outcome import Outcome
 from waferloom.fabric.reference import run as reference
-from waferloom.fabric.spec import machine
+from waferloom.fabric.spec import MachineError, machine, parse_machine
 from waferloom.isa.element_types import ElementType as T
+from waferloom.isa.errors import Internal
 from waferloom.isa.instructions import BY_NAME
 from waferloom.isa.program import Descriptor, DescriptorKind, TaskKind
 
@@ -249,3 +252,30 @@ def test_a_completion_that_names_no_task_counts_its_group_once():
     outcome, _ = both(grid)
     assert (outcome.fault.code, outcome.fault.pc, outcome.fault.argument) == (F.NO_TASK, at, 30)
     assert outcome.counters[0, 0].sum() == outcome.cycles
+
+
+def test_a_control_descriptor_made_at_run_time_is_refused_aloud():
+    """The fast engine sets routes up before the run; it must not send such wavelets the wrong way."""
+    asm = entry()
+    asm("li", rd=1, imm=Descriptor(OUT, 0, (1,), (0,), 0, True).halfwords[0])
+    asm("stm", rd=1, address=0, type=T.I16)
+    asm("ldd", dd=0, address=0)
+    asm("end")
+    grid = Grid(1).place(asm, (0, 0), sends={0: 1}, receives={0: 1}).route(0, 0, 1, ({RAMP}, {RAMP}))
+    with pytest.raises(Internal, match="control descriptor"):
+        fast(TINY, grid.program(), np.zeros((1, 128), np.uint8), {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("banks = 8", "banks = 128", "at most 64"),
+        ("i16_add = 8", "i16_add = 65", "at most 64"),
+        ("livelock_cycles = 100_000", "livelock_cycles = 20", "more than any latency"),
+    ],
+)
+def test_a_machine_beyond_what_the_engines_hold_is_refused(old, new, rule):
+    text = resources.files("waferloom.fabric").joinpath("machines/tiny.toml").read_text("utf-8")
+    assert old in text
+    with pytest.raises(MachineError, match=rule):
+        parse_machine(text.replace(old, new), "mine.toml")

@@ -70,7 +70,10 @@ def _simulate(state: State, interrupted: Callable[[], bool] | None) -> tuple[Sta
         state = with_room(_with_room(state))
         over = bool(advance(state))
         if state.run[0]["trouble"]:
-            raise Internal(f"the engine broke its own rule {int(state.run[0]['trouble'])}")
+            raise Internal(
+                "a control descriptor for an output queue was made at run time; the fast engine must "
+                "find it in the initial data (docs/engine.md)"
+            )
         stopped = not over and interrupted is not None and interrupted()
         met = overlapping(state)
         if over or stopped or len(met):

@@ -125,13 +125,24 @@ def threads_in_use(program: Program) -> int:
     return top
 
 
-def _control_queues(kernel: Kernel, address: int) -> set[int]:
-    """Queues to which a descriptor that `ldd` finds in the initial data sends control wavelets. One made at
-    run time stops the engine where it would be believed (processor.py)."""
-    raw = kernel.data[address : address + 2]
-    flags = int.from_bytes(raw.tobytes(), "little")
-    out = flags & 3 == DescriptorKind.FABRIC_OUT and flags >> 7 & 1 and flags >> 9 == 0
-    return {flags >> 4 & 7} if out else set()
+def control_queues(kernel: Kernel) -> set[int]:
+    """Output queues that may send control wavelets: named by `sendc`, or by a descriptor that `ldd` finds in
+    the initial data. One that is made at run time stops the engine when it is loaded (scalars.py)."""
+    queues: set[int] = set()
+    words = [int(w) for w in kernel.code]
+    for pc in range(len(words)):
+        try:
+            instruction = decode(words, pc)
+        except IllegalInstruction:
+            continue
+        if instruction.row.name == "sendc":
+            queues.add(instruction.values["queue"])
+        if instruction.row.name == "ldd":
+            address = instruction.values["address"]
+            flags = int.from_bytes(kernel.data[address : address + 2].tobytes(), "little")
+            if flags & 3 == DescriptorKind.FABRIC_OUT and flags >> 7 & 1 and not flags >> 9:
+                queues.add(flags >> 4 & 7)
+    return queues
 
 
 def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]:
@@ -139,18 +150,7 @@ def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]
     or fed by the host."""
     colours: set[int] = set()
     for index, kernel in enumerate(program.kernels):
-        queues = set()
-        words = [int(w) for w in kernel.code]
-        for pc in range(len(words)):
-            try:
-                instruction = decode(words, pc)
-            except IllegalInstruction:
-                continue
-            if instruction.row.name == "sendc":
-                queues.add(instruction.values["queue"])
-            if instruction.row.name == "ldd":
-                queues |= _control_queues(kernel, instruction.values["address"])
-        for queue in queues:
+        for queue in control_queues(kernel):
             bound = program.out_colour[program.placement == index][:, queue]
             colours.update(int(c) for c in np.unique(bound) if c >= 0)
     for name, lanes in inputs.items():
@@ -169,6 +169,7 @@ def _task_tables(program: Program) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         kernels[k]["first_task"] = len(rows)
         kernels[k]["n_tasks"] = len(kernel.tasks)
         kernels[k]["data_bytes"] = len(kernel.data)
+        kernels[k]["control_queues"] = sum(1 << queue for queue in control_queues(kernel))
         for slot, task in enumerate(sorted(kernel.tasks.values(), key=lambda task: task.id)):
             slots[k, task.id] = slot
             if task.queue >= 0:

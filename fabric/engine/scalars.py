@@ -7,7 +7,7 @@ import numpy as np
 from ..outcome import FaultCode
 from . import arithmetic_by_type as by
 from .accounts import ONE, fault, hold
-from .dispatch import NOT_LOADED
+from .dispatch import D_OUT, NOT_LOADED
 from .jit import jit
 from .main_thread import code_index
 from .memory import READING, access_fault, read, read16, write
@@ -287,6 +287,9 @@ def _descriptor(s, i, c, cycle):
         if flags >> 9:
             fault(s, i, cycle, np.int64(DESCRIPTOR), np.int64(register), np.int64(pe.pc))
             return False
+        if flags & 3 == D_OUT and flags >> 7 & 1:
+            if not s.kernels[pe.kernel].control_queues >> (flags >> 4 & 7) & 1:
+                s.run[0].trouble = 1  # routes were set up without control wavelets of this queue
         d[0] = np.uint16(flags)
         d[1] = np.uint16(read16(s, at + 2))
         for k in range(4):

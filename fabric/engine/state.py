@@ -78,6 +78,7 @@ KERNEL = np.dtype(
         ("data_bytes", "i4"),
         ("first_task", "i4"),  # index into `tasks`; slots stand in order of task id
         ("n_tasks", "i4"),
+        ("control_queues", "i4"),  # mask of output queues that may send control wavelets
         ("data_queues", "i4"),  # mask of input queues that belong to a data task
     ],
     align=True,

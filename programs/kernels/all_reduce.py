@@ -19,7 +19,7 @@ from ...isa.float32 import add32, canonical32
 
 __all__ = [
     "COLUMN", "FIRST_LINES", "ROW", "Axis", "Vector", "all_reduce", "axis_bindings", "axis_colours",
-    "axis_routes", "chain", "sum_in_chains",
+    "axis_role", "axis_routes", "chain", "sum_in_chains", "sum_in_order",
 ]  # fmt: skip
 
 # Roles of a PE on an axis. BOTH, ONE, OTHER: the PE where sums meet, with neighbours on both sides, on the
@@ -159,7 +159,24 @@ def sum_in_chains(parts: np.ndarray, meet: int) -> np.ndarray:
     return canonical32(total)
 
 
+def sum_in_order(values: np.ndarray) -> np.ndarray:
+    """Golden: sums along the second axis as one PE adds them: from zero, one rounding per element."""
+    total = np.zeros((values.shape[0], *values.shape[2:]), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(values.shape[1]):
+            total = total + values[:, k]
+    return total
+
+
 # --- layout ---
+
+
+def axis_role(axis: Axis, place: str) -> str:
+    """Role of a PE on an axis as an expression. `place`: `x` or `y`."""
+    if axis.pes == 1:
+        return str(OUTSIDE)
+    ends = f"{place} == 0 || {place} == {axis.last} ? {END} : {BETWEEN}"
+    return f"{place} == {axis.meet} ? {axis.meeting_role} : {ends}"
 
 
 def axis_colours(axis: Axis) -> list[str]:

@@ -9,9 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .all_reduce import BETWEEN, BOTH, END, ONE, OTHER, OUTSIDE, ROW, Axis, Vector, all_reduce
+import numpy as np
 
-__all__ = ["GROUP", "append", "attention", "group_role", "group_routes", "meeting_roles", "meets_at"]
+from ...isa.float16 import f16_from_f32, f32_from_f16
+from ...isa.float32 import mul32, sub32
+from ...isa.special import exp32, reciprocal32
+from .all_reduce import (
+    BETWEEN,
+    BOTH,
+    END,
+    ONE,
+    OTHER,
+    OUTSIDE,
+    ROW,
+    Axis,
+    Vector,
+    all_reduce,
+    sum_in_chains,
+    sum_in_order,
+)
+
+__all__ = [
+    "GROUP", "append", "attended", "attention", "group_role", "group_routes", "meeting_roles", "meets_at",
+]  # fmt: skip
+
+LOWEST = -3.0e38  # where a maximum of scores starts
 
 # Columns that share a KV head use the queues of their row, and the row's roles as far as the head reaches.
 GROUP = replace(ROW, name="group", back="group_back", copies="group_copies", role="r10")
@@ -151,7 +173,7 @@ def _softmax(heads: int, dims: int, capacity: int, column: Axis) -> list[str]:
     """d4 holds the scores: their maximum over the rows, f16 weights exp(score - maximum), sums of these."""
     lines = [f"  ldd d5, scores[0, j] over j:{1}", "  setd d5, r11, extent0", f"  li r7, {4 * capacity}"]
     for head in range(heads):
-        lines += ["  li r6, f32(-3.0e38)", "  vredmax.f32 r6, d5", f"  st.f32 r6, largest[{head}]"]
+        lines += [f"  li r6, f32({LOWEST!r})", "  vredmax.f32 r6, d5", f"  st.f32 r6, largest[{head}]"]
         lines += ["  addd d5, r7, base"] * (head + 1 < heads)
     lines += [
         *all_reduce(column, Vector("largest[i]", f"i:{heads}"), "largest_all", "vmax.f32"),
@@ -170,3 +192,33 @@ def _softmax(heads: int, dims: int, capacity: int, column: Axis) -> list[str]:
         lines += ["  li r6, 0", "  vred.f32.f16 r6, d8", f"  st.f32 r6, mixed[{heads * dims + head}]"]
         lines += ["  addd d8, r7, base"] * (head + 1 < heads)
     return lines
+
+
+def attended(
+    query: np.ndarray, keys: np.ndarray, values: np.ndarray, sharing: int, used: int, row: Axis, column: Axis
+) -> np.ndarray:
+    """Golden: attention outputs float16 (columns, heads, dims), exact values of f16 as float32 otherwise.
+
+    `query` (columns, heads, dims); `keys`, `values` (tokens, columns, dims), token t in row t mod rows.
+    """
+    scores = np.zeros((len(keys), *query.shape[:2]), np.float32)
+    for d in range(query.shape[2]):
+        scores += keys[:, :, None, d] * query[None, :, :, d]
+    for first in range(0, used, sharing):
+        group = slice(first, first + sharing)
+        parts = scores[:, group].swapaxes(0, 1).copy()
+        scores[:, group] = sum_in_chains(parts, meets_at(first, sharing, row) - first)[:, None]
+    largest = np.maximum(scores.max(axis=0), np.float32(LOWEST))
+    weights = _by_row(f32_from_f16(f16_from_f32(exp32(sub32(scores, largest)))), column.pes)
+    # tokens of a row in order, then from row to row
+    totals = sum_in_chains(sum_in_order(weights), column.meet)
+    mixed = sum_in_order(weights[..., None] * _by_row(values, column.pes)[:, :, :, None])
+    return f16_from_f32(mul32(sum_in_chains(mixed, column.meet), reciprocal32(totals)[..., None]))
+
+
+def _by_row(tokens: np.ndarray, rows: int) -> np.ndarray:
+    """(tokens, ...) as (rows, tokens of a row, ...), filled up with zeros."""
+    slots = -(-len(tokens) // rows)
+    padded = np.zeros((slots * rows, *tokens.shape[1:]), np.float32)
+    padded[: len(tokens)] = tokens
+    return padded.reshape(slots, rows, *tokens.shape[1:]).swapaxes(0, 1)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from .all_reduce import Axis, Vector, all_reduce
+import numpy as np
 
-__all__ = ["rms_norm", "squares_at_once"]
+from ...isa.float16 import f16_from_f32, f32_from_f16
+from ...isa.float32 import add32, mul32
+from ...isa.special import rsqrt32
+from .all_reduce import Axis, Vector, all_reduce, sum_in_chains, sum_in_order
+
+__all__ = ["normalised", "rms_norm", "squares_at_once"]
 
 
 def squares_at_once(values: int) -> int:
@@ -37,3 +42,12 @@ def rms_norm(norm: str, values: int, total: int, eps: float, column: Axis) -> li
         "  vmul.f32 wide, wide, r6",
         f"  vcvt.f16.f32 x[i], wide[i] over i:{values}",
     ]
+
+
+def normalised(x: np.ndarray, weight: np.ndarray, total: int, eps: float, meet: int) -> np.ndarray:
+    """Golden: float16 (rows, values) to the same; `weight` float32 alike; `meet`: row of the sums."""
+    wide = f32_from_f16(x)
+    squares = (wide * wide).reshape(len(x), -1, squares_at_once(x.shape[1]))
+    square = sum_in_chains(sum_in_order(sum_in_order(squares)), meet)
+    scale = rsqrt32(add32(mul32(square, np.float32(1.0 / total)), np.float32(eps)))
+    return f16_from_f32(mul32(mul32(wide, weight), scale))

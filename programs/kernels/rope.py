@@ -6,7 +6,11 @@ position. The next position's come from the addition theorem in f32: no table an
 
 from __future__ import annotations
 
-__all__ = ["next_rotation", "rope"]
+import numpy as np
+
+from ...isa.float32 import fma32, mul32
+
+__all__ = ["next_rotation", "rope", "rotated", "turned"]
 
 
 def rope(vectors: int, dims: int) -> list[str]:
@@ -28,3 +32,19 @@ def next_rotation(dims: int) -> list[str]:
         f"  vmov.f32 rotation[k + 1, i], turned[k, i] over k:2, {half}",
         f"  vneg.f32 rotation[0, i], turned[1, i] over {half}",
     ]
+
+
+def rotated(vectors: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+    """Golden: float32 (columns, vectors, dims), `rotation` (columns, 3, dims / 2)."""
+    minus_sin, cos, sin = (rotation[:, None, k] for k in range(3))
+    even, odd = vectors[..., 0::2], vectors[..., 1::2]
+    out = np.empty_like(vectors)
+    out[..., 0::2] = fma32(odd, minus_sin, mul32(even, cos))
+    out[..., 1::2] = fma32(even, sin, mul32(odd, cos))
+    return out
+
+
+def turned(rotation: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Golden: the next position's rotation (columns, 3, dims / 2); `step` (columns, 2, dims / 2)."""
+    both = fma32(rotation[:, :2], step[:, 1:], mul32(rotation[:, 1:], step[:, :1]))
+    return np.concatenate([-both[:, 1:], both], axis=1)

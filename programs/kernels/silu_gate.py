@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ...isa.float16 import f16_from_f32
+from ...isa.float32 import add32, mul32
+from ...isa.special import exp32, reciprocal32
 from .all_reduce import Axis
 
-__all__ = ["silu_gate"]
+__all__ = ["silu_gate", "silu_gated"]
 
 
 def silu_gate(neurons: int, share: int, column: Axis) -> list[str]:
@@ -58,3 +63,10 @@ def silu_gate(neurons: int, share: int, column: Axis) -> list[str]:
         f"  vmov.f16 {column.copies}, neurons[i] over i:{count}",
         "gather_done:",
     ]
+
+
+def silu_gated(sums: np.ndarray) -> np.ndarray:
+    """Golden: float32 (columns, 2 * neurons), gate and up in turn, to float16 (columns, neurons)."""
+    gate, up = sums[:, 0::2], sums[:, 1::2]
+    sigmoid = reciprocal32(add32(exp32(-gate), np.float32(1)))
+    return f16_from_f32(mul32(mul32(sigmoid, gate), up))

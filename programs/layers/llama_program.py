@@ -20,11 +20,11 @@ from ..kernels.all_reduce import (
     OTHER,
     OUTSIDE,
     ROW,
-    Axis,
     Vector,
     all_reduce,
     axis_bindings,
     axis_colours,
+    axis_role,
     axis_routes,
     chain,
 )
@@ -128,14 +128,6 @@ def _colours(plan: LayerPlan) -> list[str]:
     return ["arrive", "leave", *axis_colours(plan.column), *axis_colours(plan.row), *group]
 
 
-def _roles(axis: Axis, place: str) -> str:
-    """Role of a PE on an axis as an expression."""
-    if axis.pes == 1:
-        return str(OUTSIDE)
-    ends = f"{place} == 0 || {place} == {axis.last} ? {END} : {BETWEEN}"
-    return f"{place} == {axis.meet} ? {axis.meeting_role} : {ends}"
-
-
 def _layout(plan: LayerPlan) -> Sequence[str]:
     cols, rows, n, used = plan.cols, plan.rows, plan.sharing, plan.attention_cols
     centre, middle = plan.row.meet, plan.column.meet
@@ -152,8 +144,8 @@ def _layout(plan: LayerPlan) -> Sequence[str]:
         *axis_bindings(plan.row, "x"),
         f"{GROUP.back} = " + (f"x < {used} && x != {meet} ? group_all : none" if shared else "none"),
         f"{GROUP.copies} = " + (f"x < {used} && x == {meet} ? group_all : none" if shared else "none"),
-        f"column_role = {_roles(plan.column, 'y')}",
-        f"row_role = {_roles(plan.row, 'x')}",
+        f"column_role = {axis_role(plan.column, 'y')}",
+        f"row_role = {axis_role(plan.row, 'x')}",
         f"group_role = x >= {used} ? {OUTSIDE} : {group}",
         "turn = y",
         f"gate_at = {8 * plan.share} * y",

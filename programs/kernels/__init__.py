@@ -8,6 +8,7 @@ from .job import Job, Ran
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
 from .table import KERNELS, Kernel
+from .transpose import Transpose
 
 __all__ = [
     "KERNELS",
@@ -22,4 +23,5 @@ __all__ = [
     "Relay",
     "RowBroadcast",
     "RowReduction",
+    "Transpose",
 ]

@@ -11,6 +11,7 @@ from .gemv import Gemv
 from .job import Job
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
+from .transpose import Transpose
 
 __all__ = ["KERNELS", "Kernel"]
 
@@ -87,6 +88,14 @@ KERNELS: dict[str, Kernel] = {
             (
                 Dequantise(1, 1, 1, 4, "q4", 4), Dequantise(2, 1, 3, 24, "q8", 8),
                 Dequantise(1, 2, 5, 48, "q4", 16), Dequantise(3, 1, 2, 64, "q8"),
+            ),
+        ),
+        Kernel(
+            "transpose", "a vector split over rows becomes one split over columns",
+            Transpose, Transpose(24, 3, 4),
+            (
+                Transpose(1, 1, 1), Transpose(7, 5, 1), Transpose(5, 1, 4), Transpose(3, 5, 6),
+                Transpose(61, 7, 2), Transpose(100, 2, 9),
             ),
         ),
         _gemv("q4", group=4),

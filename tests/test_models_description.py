@@ -1,8 +1,12 @@
 """Descriptions of models: sizes from metadata, and one message with everything that is not supported."""
 
+import contextlib
+
+import numpy as np
 import pytest
 from tiny_model import SIZES, write_model
 from waferloom.programs.models.description import describe_model
+from waferloom.programs.models.tokenizer import Tokenizer
 from waferloom.programs.weights import WeightFileError, open_gguf
 
 
@@ -49,7 +53,7 @@ def test_other_architectures_are_named_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"llama__attention__head_count_kv": 3}, "KV heads"),
+        ({"llama__attention__head_count_kv": 3}, "4 heads do not share 3 KV heads"),
         ({"llama__attention__head_count": 0}, "head_count is 0"),
         ({"llama__block_count": 3}, "missing tensors: blk.2.attn_k.weight"),
         ({"llama__block_count": 4_000_000_000}, "tensors that are not used"),
@@ -76,3 +80,22 @@ def test_smollm2(smollm2_file):
     )
     assert (config.ffn, config.vocabulary, config.kind, config.tied) == (1536, 49152, "q4", True)
     assert (config.rope_base, round(config.eps, 9)) == (100_000, 1e-5)
+
+
+ODD = ["x", -1, 0, 2**40, 1.5, float("nan"), True, None, ["a", "b"], np.array([1, 2], np.int32)]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[repr(o)[:12] for o in ODD])
+def test_odd_metadata_is_refused_in_words_or_read(tmp_path, odd):
+    """Any key may hold anything: a description (a tokenizer) or a WeightFileError, nothing else."""
+    with open_gguf(write_model(tmp_path / "m.gguf", llama__attention__key_length=16)) as file:
+        whole = dict(file.metadata)
+        more = (
+            "llama.attention.value_length", "llama.expert_count", "llama.rope.scaling.type", "general.name",
+            "tokenizer.ggml.add_bos_token", "llama.logit_scale", "tokenizer.ggml.bos_token_id",
+        )  # fmt: skip
+        for key in [*whole, *more]:
+            file.metadata = whole | {key: odd}
+            for made in (describe_model, Tokenizer):
+                with contextlib.suppress(WeightFileError):
+                    made(file)

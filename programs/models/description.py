@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "
 NORMS = ("attn_norm", "ffn_norm")
 OUTSIDE = ("token_embd.weight", "output_norm.weight", "output.weight")
 WEIGHT_KINDS = {"Q4_0": "q4", "Q4_1": "q4", "Q8_0": "q8", "F16": "f16", "F32": "f16", "BF16": "f16"}
+MOST = 1 << 31  # of any size
 HELP = "a GGUF file of the llama architecture in Q4_0, Q4_1, Q8_0 or F16 is needed"
 
 
@@ -85,17 +87,31 @@ class _Reader:
     def value(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
         """A metadata value, or the default and a problem if it is absent or of another type."""
         found = self.file.metadata.get(key)
-        if isinstance(found, kind) and not (kind is int and isinstance(found, bool)):
+        if isinstance(found, kind) and not isinstance(found, bool):
             return found
         self.problem(f"key {key} is missing" if found is None else f"key {key} has a {type(found).__name__}")
         return default
 
-    def size(self, key: str) -> int:
-        """A whole number above 0."""
-        number = self.value(f"llama.{key}", int, 0)
-        if number <= 0 and f"llama.{key}" in self.file.metadata and not self.problems:
-            self.problem(f"key llama.{key} is {number}")
-        return int(number)
+    def optional(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        """A metadata value that may be absent."""
+        return self.value(key, kind, default) if key in self.file.metadata else default
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """A whole number above 0 of `llama.{key}`; 1 and a problem if it is none."""
+        full = f"llama.{key}"
+        number = self.value(full, int, None) if default is None else self.optional(full, int, default)
+        if number is not None and not 0 < number < MOST:
+            self.problem(f"key {full} is {number}")
+        return number if number is not None and 0 < number < MOST else 1
+
+    def positive(self, key: str, default: float | None = None) -> float:
+        """A finite real number above 0 of `llama.{key}`."""
+        full, kinds = f"llama.{key}", (float, int)
+        number = self.value(full, kinds, 1.0) if default is None else self.optional(full, kinds, default)
+        if not (math.isfinite(number) and number > 0):
+            self.problem(f"key {full} is {number}")
+            return 1.0
+        return float(number)
 
     def error(self) -> WeightFileError:
         listed = "; ".join(self.problems)
@@ -105,45 +121,47 @@ class _Reader:
 def _sizes(reader: _Reader) -> dict[str, Any]:
     metadata = reader.file.metadata
     hidden, heads = reader.size("embedding_length"), reader.size("attention.head_count")
-    by_division = hidden // heads if heads else 0
-    kv_heads = metadata.get("llama.attention.head_count_kv", heads)
-    if not isinstance(kv_heads, int) or kv_heads < 1 or heads % kv_heads:
-        reader.problem("the number of KV heads is not one divisor of the number of heads")
-        kv_heads = max(heads, 1)
+    kv_heads = reader.size("attention.head_count_kv", heads)
+    if heads % kv_heads:
+        reader.problem(f"{heads} heads do not share {kv_heads} KV heads evenly")
+    head_dim = reader.size("attention.key_length", max(1, hidden // heads))
+    if head_dim % 4:
+        reader.problem(f"heads of {head_dim} dimensions, not a multiple of 4")
     tokens = metadata.get("tokenizer.ggml.tokens")
     return {
-        "name": str(metadata.get("general.name", "unnamed"))[:80],
+        "name": str(reader.optional("general.name", str, "unnamed"))[:80],
         "layers": reader.size("block_count"),
         "hidden": hidden,
         "heads": heads,
         "kv_heads": kv_heads,
-        "head_dim": metadata.get("llama.attention.key_length", by_division),
+        "head_dim": head_dim,
         "ffn": reader.size("feed_forward_length"),
         "vocabulary": len(tokens) if isinstance(tokens, list) else 0,
         "context": reader.size("context_length"),
-        "rope_base": float(metadata.get("llama.rope.freq_base", 10_000.0)),
-        "eps": float(reader.value("llama.attention.layer_norm_rms_epsilon", float, 1e-5)),
+        "rope_base": reader.positive("rope.freq_base", 10_000.0),
+        "eps": reader.positive("attention.layer_norm_rms_epsilon"),
         "tied": "output.weight" not in reader.file,
     }
 
 
 def _check_features(reader: _Reader, config: dict[str, Any]) -> None:
     """Things that other models of the family do and this one must not."""
-    metadata = reader.file.metadata
     head_dim = config["head_dim"]
-    if metadata.get("llama.attention.value_length", head_dim) != head_dim:
+    if reader.optional("llama.attention.value_length", int, head_dim) != head_dim:
         reader.problem("keys and values of different lengths")
-    turned = metadata.get("llama.rope.dimension_count", head_dim)
+    turned = reader.optional("llama.rope.dimension_count", int, head_dim)
     if turned != head_dim:
         reader.problem(f"rotation of {turned} of {head_dim} dimensions")
-    if metadata.get("llama.rope.scaling.type", "none") != "none" or "llama.rope.scale_linear" in metadata:
+    scaling = reader.optional("llama.rope.scaling.type", str, "none")
+    if scaling != "none" or "llama.rope.scale_linear" in reader.file.metadata:
         reader.problem("scaled rotation")
-    if metadata.get("llama.expert_count", 0):
-        reader.problem(f"{metadata['llama.expert_count']} experts")
-    if metadata.get("llama.attention.sliding_window", 0):
+    experts = reader.optional("llama.expert_count", int, 0)
+    if experts:
+        reader.problem(f"{experts} experts")
+    if reader.optional("llama.attention.sliding_window", int, 0):
         reader.problem("sliding-window attention")
     for key in ("logit_scale", "residual_scale", "embedding_scale", "attention.scale"):
-        if metadata.get(f"llama.{key}", 0):
+        if reader.optional(f"llama.{key}", (int, float), 0):
             reader.problem(f"key llama.{key}")
 
 
@@ -152,7 +170,7 @@ def _check_tokenizer(reader: _Reader, config: dict[str, Any]) -> None:
     if kind != "gpt2":
         reader.problem(f'tokenizer "{ascii(kind)[1:-1][:40]}" is not byte-level BPE')
         return
-    pre = reader.file.metadata.get("tokenizer.ggml.pre")
+    pre = reader.value("tokenizer.ggml.pre", str, PRE_TOKENIZERS[0])
     if pre not in PRE_TOKENIZERS:
         reader.problem(f"tokenizer splits text by {ascii(pre)[:40]}, known: {', '.join(PRE_TOKENIZERS)}")
     for key, wanted in (("tokens", list), ("merges", list), ("eos_token_id", int)):

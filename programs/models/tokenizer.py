@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ...isa.errors import Usage
 from ..weights.weight_file import WeightFile, WeightFileError, quoted
 
@@ -46,16 +48,38 @@ class Tokenizer:
             split.insert(0, pre_tokenizers.Digits(individual_digits=True))
         self._splitter = Splitter(models.BPE(vocab=ids, merges=merges))
         self._splitter.pre_tokenizer = pre_tokenizers.Sequence(split)
-        types = file.metadata.get("tokenizer.ggml.token_type")
-        kinds = [NORMAL] * len(self.tokens) if types is None else types.tolist()
         self._bytes = _byte_alphabet()
-        self._is_text = [kind == NORMAL for kind in kinds]
+        self._is_text = self._kinds(file)
         self._ids = ids
-        self.end: int = file.key("tokenizer.ggml.eos_token_id", int)  # a model's own end of its answer
+        self.end = self._control(file, "eos_token_id")  # a model's own end of its answer
         self.begin: int | None = None
-        if file.metadata.get("tokenizer.ggml.add_bos_token", False):
-            self.begin = file.key("tokenizer.ggml.bos_token_id", int)
-        self._template = file.metadata.get("tokenizer.chat_template", "")
+        if file.metadata.get("tokenizer.ggml.add_bos_token") is True:
+            self.begin = self._control(file, "bos_token_id")
+        template = file.metadata.get("tokenizer.chat_template")
+        self._template = template if isinstance(template, str) else ""
+
+    def _kinds(self, file: WeightFile) -> list[bool]:
+        """Which tokens are text; checks that these are spelled in the characters of bytes."""
+        kinds = [True] * len(self.tokens)
+        if "tokenizer.ggml.token_type" in file.metadata:
+            types = file.key("tokenizer.ggml.token_type", np.ndarray)
+            if len(types) != len(self.tokens):
+                rule = f"{len(types)} types for {len(self.tokens)} tokens"
+                raise WeightFileError(file.path, rule, item='key "tokenizer.ggml.token_type"')
+            kinds = (types == NORMAL).tolist()
+        letters = set("".join(t for t, text in zip(self.tokens, kinds, strict=True) if text))
+        if odd := sorted(letters - self._bytes.keys()):
+            rule = f"a token is spelled with {odd[0]!a}, which stands for no byte"
+            raise WeightFileError(file.path, rule, item='key "tokenizer.ggml.tokens"')
+        return kinds
+
+    def _control(self, file: WeightFile, name: str) -> int:
+        """A token that the metadata names by its number."""
+        number = file.key(f"tokenizer.ggml.{name}", int)
+        if not 0 <= number < len(self.tokens):
+            rule = f"there is no token {number} in a vocabulary of {len(self.tokens)}"
+            raise WeightFileError(file.path, rule, item=f'key "tokenizer.ggml.{name}"')
+        return number
 
     def __len__(self) -> int:
         return len(self.tokens)

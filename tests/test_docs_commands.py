@@ -70,3 +70,8 @@ def test_included_programs_are_the_files():
     assert len(found) >= 3
     for name, text in found:
         assert text == (ROOT / name).read_text("utf-8"), name
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    assert {page.name for page in PAGES} - {"README.md"} == set(re.findall(r"\]\((\w[\w-]*\.md)\)", index))

@@ -57,6 +57,7 @@ def test_larger_sizes_on_the_fast_engine(name):
         "column_reduction": kernels.ColumnReduction(20, 60, 33),
         "dequantise": Dequantise(20, 20, 24, 96, "q4", 16),
         "transpose": kernels.Transpose(1000, 20, 30),
+        "top_k": kernels.TopK(2000, 20, 12, 5),
         "gemv_q4": Gemv(500, 700, 20, 30, "q4", 4),
         "gemv_q8": Gemv(500, 700, 20, 30, "q8", 4),
         "gemv_f16": Gemv(500, 700, 20, 30, "f16"),

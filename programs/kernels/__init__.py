@@ -8,6 +8,7 @@ from .job import Job, Ran
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
 from .table import KERNELS, Kernel
+from .top_k import TopK
 from .transpose import Transpose
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Relay",
     "RowBroadcast",
     "RowReduction",
+    "TopK",
     "Transpose",
 ]

@@ -11,6 +11,7 @@ from .gemv import Gemv
 from .job import Job
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
+from .top_k import TopK
 from .transpose import Transpose
 
 __all__ = ["KERNELS", "Kernel"]
@@ -96,6 +97,14 @@ KERNELS: dict[str, Kernel] = {
             (
                 Transpose(1, 1, 1), Transpose(7, 5, 1), Transpose(5, 1, 4), Transpose(3, 5, 6),
                 Transpose(61, 7, 2), Transpose(100, 2, 9),
+            ),
+        ),
+        Kernel(
+            "top_k", "the k largest values of the grid and their indices; arg-max",
+            TopK, TopK(40, 3, 2, 2),
+            (
+                TopK(1, 1, 1), TopK(5, 1, 1, 3), TopK(20, 3, 1), TopK(20, 1, 3, 2), TopK(3, 3, 2, 3),
+                TopK(40, 4, 3, 16),
             ),
         ),
         _gemv("q4", group=4),

@@ -107,6 +107,41 @@ def test_reset_starts_a_new_sequence():
         assert same_bits(plan.from_lanes(result["hidden_out"]), golden.step(hidden))
 
 
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_requests_in_turn_keep_apart(engine):
+    plan = plan_layer(SMALL, WSE3, (4, 4), requests=3)
+    weights = random_layer(SMALL)
+    wafer, golden = Wafer(WSE3, build_layer(plan), engine=engine, strict=True), LayerGolden(plan, weights)
+    alone = [LayerGolden(plan_layer(SMALL, WSE3, (4, 4)), weights) for _ in range(3)]
+    load_layer(wafer, plan, weights)
+    order = [0, 1, 0, 2, 2, 1, 0] if engine == "fast" else [1, 0, 1]
+    for request, hidden in zip(order, tokens(SMALL, len(order)), strict=True):
+        result = wafer.run({"hidden": plan.to_lanes(hidden, request)})
+        result.raise_for_end()
+        out = result["hidden_out"]
+        assert same_bits(plan.from_lanes(out), golden.step(hidden, request))
+        assert same_bits(plan.from_lanes(out), alone[request].step(hidden))
+        assert same_bits(out, plan.to_lanes(plan.from_lanes(out), request)), "the number travels on"
+    reset_layer(wafer, plan, 1)
+    golden.reset(1)
+    for request, hidden in ((1, tokens(SMALL, 1)[0]), (0, tokens(SMALL, 2)[1])):
+        result = wafer.run({"hidden": plan.to_lanes(hidden, request)})
+        assert same_bits(plan.from_lanes(result["hidden_out"]), golden.step(hidden, request))
+
+
+def test_requests_that_a_layer_does_not_keep_are_refused():
+    plan = plan_layer(SMALL, WSE3, (2, 2), requests=2)
+    wafer = Wafer(WSE3, build_layer(plan))
+    load_layer(wafer, plan, random_layer(SMALL))
+    with pytest.raises(Usage, match="request 2; this layer keeps 2"):
+        plan.to_lanes(np.zeros(32, np.float16), 2)
+    lanes = plan.to_lanes(np.zeros(32, np.float16), 1)
+    lanes[:, 0] = np.uint16(2).view(np.float16)
+    assert wafer.run({"hidden": lanes}).end == "fault"
+    with pytest.raises(PlanError, match="at least 1"):
+        plan_layer(SMALL, WSE3, (2, 2), requests=0)
+
+
 def test_large_numbers_pass_as_in_the_real_model():
     """A residual of 24,926 has a square that f16 does not hold."""
     plan = plan_layer(SMALL, WSE3, (4, 4))

@@ -80,11 +80,13 @@ def group_routes(sharing: int, used: int, row: Axis) -> list[str]:
     return lines
 
 
-def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
+def append(heads: int, dims: int, capacity: int, rows: int, region: str = "") -> list[str]:
     """Lines that keep key and value in the row whose turn it is; trap 1 if its cache is full.
 
-    The key is `rotated` behind `heads` queries, the value follows the key in `sums`. Uses d0, d1, r4, r5.
+    The key is `rotated` behind `heads` queries, the value follows the key in `sums`. `region`: a register
+    with the offset in bytes of this sequence's keys, and of its values. Uses d0, d1, r4, r5.
     """
+    moved = [f"  addd {d}, {region}, base" if region else "" for d in ("d0", "d1")]
     return [
         "  ld.i32 r4, turn",
         "  ld.i32 r11, tokens",
@@ -96,10 +98,12 @@ def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
         f"  ldd d0, keys[d, 0] over d:{dims}",
         "  shli r5, r11, 1",
         "  addd d0, r5, base",
+        *filter(None, moved[:1]),
         f"  vcvt.f16.f32 d0, rotated[{heads * dims} + d] over d:{dims}",
         f"  ldd d1, values[0, d] over d:{dims}",
         f"  muli r5, r11, {2 * dims}",
         "  addd d1, r5, base",
+        *filter(None, moved[1:]),
         f"  vcvt.f16.f32 d1, sums[{(heads + 1) * dims} + d] over d:{dims}",
         "  addi r11, r11, 1",
         "  st.i32 r11, tokens",
@@ -111,15 +115,23 @@ def append(heads: int, dims: int, capacity: int, rows: int) -> list[str]:
 
 
 def attention(
-    heads: int, dims: int, capacity: int, sharing: int, roles: Sequence[int], outside: bool, column: Axis
+    heads: int,
+    dims: int,
+    capacity: int,
+    sharing: int,
+    roles: Sequence[int],
+    outside: bool,
+    column: Axis,
+    region: str = "",
 ) -> list[str]:
     """Lines that turn `query` f16[heads * dims] into `context` f16[heads * dims].
 
     `sharing`: columns that share the head; `roles`: of those where scores meet; `outside`: there are columns
-    without a head. Symbols: `keys`
-    f16[dims, capacity], `values` f16[capacity, dims], `scores` f32 and `weights` f16[heads, capacity],
-    `largest` f32[heads], `mixed` f32[heads * dims + heads]. Uses d0..d9, r5..r7.
+    without a head; `region`: as of `append`. Symbols: `keys` f16[dims, capacity], `values` f16[capacity,
+    dims], `scores` f32 and `weights` f16[heads, capacity], `largest` f32[heads], `mixed` f32[heads * dims
+    + heads]. Uses d0..d9, r5..r7.
     """
+    moved = [f"  addd d1, {region}, base"] if region else []
     loops = f"over h:{heads}, b:1, d:{dims}, r:8"
     lines = [
         "  addi r5, r11, 7",
@@ -130,6 +142,7 @@ def attention(
         "  vmov.f32 d0, r1",
         f"  ldd d0, scores[h, 8*b + r] {loops}",
         f"  ldd d1, keys[d, 8*b + r] {loops}",
+        *moved,
         f"  ldd d2, query[{dims}*h + d] {loops}",
         "  setd d0, r5, extent1",
         "  setd d1, r5, extent1",
@@ -156,6 +169,7 @@ def attention(
         f"  vmov.f32 mixed[i], r1 over i:{heads * dims}",
         f"  ldd d0, mixed[{dims}*h + {block}*b + r] {loops}",
         f"  ldd d1, values[j, {block}*b + r] {loops}",
+        *moved,
         f"  ldd d2, weights[h, j] {loops}",
         "  setd d0, r11, extent2",
         "  setd d1, r11, extent2",

@@ -22,6 +22,16 @@ from .llama_weights import Weights, dequantised, first_rotation, rotation_step, 
 __all__ = ["LayerGolden"]
 
 
+class _Sequence:
+    """What a request is to a layer: its position, angles, keys and values (exact f16 as float32)."""
+
+    def __init__(self, plan: LayerPlan) -> None:
+        self.position = 0
+        self.rotation = np.tile(first_rotation(plan), (plan.cols, 1, 1))  # (cols, 3, dims / 2)
+        self.keys = np.zeros((plan.rows * plan.capacity, plan.cols, plan.dims), np.float32)
+        self.values = np.zeros_like(self.keys)
+
+
 class LayerGolden:
     """One layer with its KV cache. `step` is one token; `stages` holds its tensors by name, per token."""
 
@@ -34,33 +44,35 @@ class LayerGolden:
             for name, tile in tiles(plan, weights).items()
         }  # fmt: skip
         self._norms = {
-            name: self.plan.to_lanes(np.asarray(weights[name], np.float32))
-            for name in ("attn_norm", "ffn_norm")
+            name: self.plan.split(np.asarray(weights[name], np.float32)) for name in ("attn_norm", "ffn_norm")
         }
         self._step = rotation_step(plan)[0]  # (cols, 2, dims / 2)
         self.stages: dict[str, np.ndarray] = {}
         self.reset()
 
-    def reset(self) -> None:
-        """An empty KV cache, position 0."""
-        plan = self.plan
-        self.position = 0
-        self._rotation = np.tile(first_rotation(plan), (plan.cols, 1, 1))  # (cols, 3, dims / 2)
-        slots = plan.rows * plan.capacity
-        self._keys = np.zeros((slots, plan.cols, plan.dims), np.float32)  # exact values of f16
-        self._values = np.zeros_like(self._keys)
+    def reset(self, request: int | None = None) -> None:
+        """An empty KV cache, position 0: of one request or of all."""
+        if request is None:
+            self._sequences = [_Sequence(self.plan) for _ in range(self.plan.requests)]
+        else:
+            self._sequences[request] = _Sequence(self.plan)
 
-    def step(self, hidden: np.ndarray) -> np.ndarray:
-        """The layer's output for one token, float16 (hidden,) to float16 (hidden,)."""
-        plan, config = self.plan, self.plan.config
-        if self.position >= plan.rows * plan.capacity:
+    @property
+    def position(self) -> int:
+        """Tokens so far of request 0."""
+        return self._sequences[0].position
+
+    def step(self, hidden: np.ndarray, request: int = 0) -> np.ndarray:
+        """The layer's output for one token of a request, float16 (hidden,) to float16 (hidden,)."""
+        plan, config, sequence = self.plan, self.plan.config, self._sequences[request]
+        if sequence.position >= plan.rows * plan.capacity:
             raise IndexError(f"the KV cache holds {plan.rows * plan.capacity} tokens")
         self.stages = stages = {"x_in": hidden}
-        x = self.plan.to_lanes(np.asarray(hidden, np.float16))
+        x = self.plan.split(np.asarray(hidden, np.float16))
         normal = self._normalised(x, "attn_norm")
         stages["attn_norm"] = self.plan.from_lanes(normal)
         x = self._residual(
-            x, self._rows_of("output", self._attention(self._columns_of("qkv", normal))), "attn_out"
+            x, self._rows_of("output", self._attention(self._columns_of("qkv", normal), sequence)), "attn_out"
         )
         stages["x_mid"] = self.plan.from_lanes(x)
         normal = self._normalised(x, "ffn_norm")
@@ -70,7 +82,7 @@ class LayerGolden:
         for name, values in (("gate", sums[:, 0::2]), ("up", sums[:, 1::2]), ("gated", gated)):
             stages[name] = values.reshape(-1)[: config.ffn]
         x = self._residual(x, self._rows_of("down", gated), "down")
-        self.position += 1
+        sequence.position += 1
         stages["x_out"] = self.plan.from_lanes(x)
         return stages["x_out"]
 
@@ -81,21 +93,21 @@ class LayerGolden:
         plan, config = self.plan, self.plan.config
         return normalised(x, self._norms[norm], config.hidden, config.eps, plan.column.meet)
 
-    def _attention(self, sums: np.ndarray) -> np.ndarray:
+    def _attention(self, sums: np.ndarray, sequence: _Sequence) -> np.ndarray:
         """Attention outputs float16 (cols, context) from the sums (cols, queries, key, value)."""
         plan, config, stages = self.plan, self.plan.config, self.stages
         n, dims, cols = config.queries, plan.dims, plan.attention_cols
-        turns = rotated(sums[:, : (n + 1) * dims].reshape(plan.cols, n + 1, dims), self._rotation)
-        self._rotation = turned(self._rotation, self._step)
+        turns = rotated(sums[:, : (n + 1) * dims].reshape(plan.cols, n + 1, dims), sequence.rotation)
+        sequence.rotation = turned(sequence.rotation, self._step)
         query = f16_from_f32(mul32(turns[:, :n], np.float32(config.head_dim**-0.5)))
         key, value = f16_from_f32(turns[:, n]), f16_from_f32(sums[:, (n + 1) * dims : (n + 2) * dims])
-        self._keys[self.position], self._values[self.position] = key, value
+        sequence.keys[sequence.position], sequence.values[sequence.position] = key, value
         for name, part in (("k_rope", key), ("v", value)):
             stages[name] = part[:cols].reshape(config.kv_heads, config.head_dim)
         stages["q_rope"] = self._heads(query) * np.float16(config.head_dim**0.5)
-        cache = slice(self.position + 1)
+        cache = slice(sequence.position + 1)
         context = attended(
-            f32_from_f16(query), self._keys[cache], self._values[cache],
+            f32_from_f16(query), sequence.keys[cache], sequence.values[cache],
             plan.sharing, cols, plan.row, plan.column,
         )  # fmt: skip
         stages["attn_ctx"] = self._heads(context).reshape(-1)

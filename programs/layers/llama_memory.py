@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from .llama_plan import SUMS, LayerPlan, Store
 
-__all__ = ["stores"]
+__all__ = ["SCALARS", "STATE_SCALARS", "stores"]
 
+SCALARS = ("position", "tokens", "turn")  # of a sequence: tokens so far; in this PE; until this row keeps one
+STATE_SCALARS = len(SCALARS)
 _BYTES = {"i32": 4, "f32": 4, "f16": 2}
 
 
@@ -20,18 +22,15 @@ def stores(plan: LayerPlan) -> tuple[Store, ...]:
         _scalar("column_role", "0 in the first row, 1 between, 2 in the last row"),
         _scalar("row_role", "0 in the first column, 1 between, 2 in the last column"),
         _scalar("group_role", "the same among the columns that share a KV head; 3 outside attention"),
-        _scalar("turn", "tokens until this row keeps one"),
         _scalar("gate_at", "byte offset of this row's share of the FFN sums"),
         _scalar("behind", "gated values from the rows in the north"),
-        _scalar("position", "tokens so far", True),
-        _scalar("tokens", "keys and values in this PE", True),
-        _plain("hidden", "f16", (plan.tile,), "the residual stream of this row"),
+        *_message(plan),
+        *_states(plan),
         _plain("attn_norm", "f32", (plan.tile,), "norm weights of this row"),
         _plain("ffn_norm", "f32", (plan.tile,), "norm weights of this row"),
         _plain("wide", "f32", (plan.tile,), "the residual stream in f32"),
         _plain("squares", "f32", (SUMS,), "sums of squares"),
         _plain("square", "f32", (1,), "their sum"),
-        _plain("rotation", "f32", (3, half), "-sin, cos, sin of this position's angles"),
         _plain("step", "f32", (2, half), "cos, sin of the angles from one position to the next"),
         _plain("turned", "f32", (2, half), "the next position's cos, sin"),
         _plain("rotated", "f32", ((heads + 1) * dims,), "queries and key after RoPE"),
@@ -44,8 +43,8 @@ def stores(plan: LayerPlan) -> tuple[Store, ...]:
         *_operand("context", plan.context, "attention outputs of this column"),
         *_operand("neurons", gathered, "gated FFN values of this column"),
         _plain("sums", "f32", (sums,), "sums of a GEMV", align=True),
-        _plain("keys", "f16", (dims, tokens), "KV cache: keys, by dimension", align=True),
-        _plain("values", "f16", (tokens, dims), "KV cache: values, by token", align=True),
+        *_cache(plan, "keys", (dims, tokens), "KV cache: keys, by dimension"),
+        *_cache(plan, "values", (tokens, dims), "KV cache: values, by token"),
         _plain("scores", "f32", (heads, tokens), "scores of this row's tokens", align=True),
         _plain("weights", "f16", (heads, tokens), "their softmax weights", align=True),
     ]
@@ -62,6 +61,34 @@ def stores(plan: LayerPlan) -> tuple[Store, ...]:
         found.append(Store(f"part_{m.name}", part, 0, ""))
         found.append(Store(f"slice_{m.name}", f"f16[{m.slice}, {m.pitch}] at slice", 0, ""))
     return tuple(found)
+
+
+def _message(plan: LayerPlan) -> list[Store]:
+    """The residual stream as it comes and goes; with several requests behind the request's number."""
+    block = _plain("message", "f16", (plan.lane,), "the residual stream of this row")
+    head = 2 * (plan.lane - plan.tile)  # bytes
+    number = [Store("request", "i16 at message", 0, "")] if head else []
+    return [block, *number, Store("hidden", f"f16[{plan.tile}] at message + {head} export", 0, "")]
+
+
+def _states(plan: LayerPlan) -> list[Store]:
+    """What a sequence is besides its keys and values; `states` holds those of all requests."""
+    words = STATE_SCALARS + 3 * (plan.dims // 2)
+    found = [_plain("state", "i32", (words,), "position, tokens here, turn, rotation")]
+    found += [Store(name, f"i32 at state + {4 * k} export", 0, "") for k, name in enumerate(SCALARS)]
+    rotation = f"f32[3, {plan.dims // 2}] at state + {4 * STATE_SCALARS} export"
+    found.append(Store("rotation", rotation, 0, ""))
+    if plan.requests > 1:
+        found.append(_plain("states", "i32", (plan.requests, words), "the state of every request"))
+    return found
+
+
+def _cache(plan: LayerPlan, name: str, shape: tuple[int, ...], purpose: str) -> list[Store]:
+    """A cache for every request; `name` is that of request 0."""
+    if plan.requests == 1:
+        return [_plain(name, "f16", shape, purpose, align=True)]
+    whole = _plain(f"{name}_of_all", "f16", (plan.requests, *shape), purpose, align=True)
+    return [whole, Store(name, f"f16[{shape[0]}, {shape[1]}] at {name}_of_all export", 0, "")]
 
 
 def _scalar(name: str, purpose: str, export: bool = False) -> Store:

@@ -130,6 +130,7 @@ class LayerPlan:
     cols: int
     rows: int
     kind: WeightKind = "q4"
+    requests: int = 1  # sequences kept apart, each with a KV cache of its own
     slice_bytes: int = MOST_SLICE_BYTES
 
     @property
@@ -215,15 +216,29 @@ class LayerPlan:
 
     # --- the edges ---
 
-    def to_lanes(self, hidden: np.ndarray) -> np.ndarray:
-        """A hidden vector (hidden,) as the edge ports carry it: (rows, tile), padded with zeros."""
-        lanes = np.zeros(self.rows * self.tile, hidden.dtype)
-        lanes[: self.config.hidden] = hidden
-        return lanes.reshape(self.rows, self.tile)
+    @property
+    def lane(self) -> int:
+        """f16 elements of a token on a lane of the edge ports: with several requests two more in front, one
+        wavelet with the request's number."""
+        return self.tile + 2 * (self.requests > 1)
+
+    def split(self, hidden: np.ndarray) -> np.ndarray:
+        """A hidden vector (hidden,) as the rows hold it: (rows, tile), padded with zeros."""
+        rows = np.zeros(self.rows * self.tile, hidden.dtype)
+        rows[: self.config.hidden] = hidden
+        return rows.reshape(self.rows, self.tile)
+
+    def to_lanes(self, hidden: np.ndarray, request: int = 0) -> np.ndarray:
+        """A hidden vector float16 (hidden,) as the edge ports carry it: (rows, lane)."""
+        if not 0 <= request < self.requests:
+            raise Usage(f"request {request}; this layer keeps {self.requests} apart", category="range")
+        head = np.array([request, 0] if self.requests > 1 else [], np.uint16).view(np.float16)
+        front = np.broadcast_to(head, (self.rows, len(head)))
+        return np.concatenate([front, self.split(np.asarray(hidden, np.float16))], axis=1)
 
     def from_lanes(self, lanes: np.ndarray) -> np.ndarray:
-        """The hidden vector (hidden,) of an edge port's lanes (rows, tile)."""
-        return lanes.reshape(-1)[: self.config.hidden]
+        """The hidden vector (hidden,) of an edge port's lanes (rows, lane), or of rows (rows, tile)."""
+        return lanes[:, lanes.shape[1] - self.tile :].reshape(-1)[: self.config.hidden]
 
     # --- weights ---
 
@@ -301,42 +316,48 @@ def plan_layer(
     spec: MachineSpec,
     grid: tuple[int, int] | None = None,
     kind: WeightKind = "q4",
+    requests: int = 1,
 ) -> LayerPlan:
-    """The plan of a layer on a grid of (columns, rows), the default one if it is left out.
+    """The plan of a layer on a grid of (columns, rows), the default one if it is left out. `requests`:
+    sequences in flight, each with a KV cache of `kv_capacity` tokens.
 
     Raises PlanError, "over by N bytes", if it does not fit; the help names grids that do.
     """
     if grid is None:
-        plan = _shrunk(LayerPlan(config, spec, *DEFAULT_GRID, kind))
-        fitting = [plan] if _fits(plan) else alternatives(config, spec, kind)
+        plan = _shrunk(LayerPlan(config, spec, *DEFAULT_GRID, kind, requests))
+        fitting = [plan] if _fits(plan) else alternatives(config, spec, kind, requests)
         if fitting:
             return fitting[0]
+    if requests < 1:
+        raise PlanError(f"{requests} requests; at least 1", category="range")
     cols, rows = grid or DEFAULT_GRID
     if cols < 1 or rows < 1:
         raise PlanError(f"a grid of {cols} x {rows} PEs", category="range", help="at least 1 x 1")
-    plan = _shrunk(LayerPlan(config, spec, cols, rows, kind))
+    plan = _shrunk(LayerPlan(config, spec, cols, rows, kind, requests))
     if cols > spec.grid.width or rows > spec.grid.height:
         raise PlanError(
             f"{cols} x {rows} PEs do not lie on {spec.name}: {spec.grid.width} x {spec.grid.height} PEs",
             category="resource",
-            help=_advice(config, spec, kind),
+            help=_advice(config, spec, kind, requests),
         )
     over = plan.sram_bytes - spec.sram.bytes
     if over > 0:
         raise PlanError(
             f"a layer on {cols} x {rows} PEs is over by {over:,} bytes per PE:\n{plan.sram_map()}",
             category="resource",
-            help=_advice(config, spec, kind),
+            help=_advice(config, spec, kind, requests),
         )
     return plan
 
 
-def alternatives(config: LayerConfig, spec: MachineSpec, kind: WeightKind = "q4") -> list[LayerPlan]:
+def alternatives(
+    config: LayerConfig, spec: MachineSpec, kind: WeightKind = "q4", requests: int = 1
+) -> list[LayerPlan]:
     """Plans that fit, the least rows per number of columns, from few PEs to many."""
     plans = []
     for cols in (config.kv_heads * n for n in (1, 2, 4, 8, 16, 32)):
         for rows in (1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 24, 32, 36, 48, 64, 72, 96):
-            plan = _shrunk(LayerPlan(config, spec, cols, rows, kind))
+            plan = _shrunk(LayerPlan(config, spec, cols, rows, kind, requests))
             if _fits(plan):
                 plans.append(plan)
                 break
@@ -355,8 +376,8 @@ def _fits(plan: LayerPlan) -> bool:
     return on_machine and plan.sram_bytes <= plan.spec.sram.bytes
 
 
-def _advice(config: LayerConfig, spec: MachineSpec, kind: WeightKind) -> str:
-    grids = [f"{p.cols} x {p.rows}" for p in alternatives(config, spec, kind)]
+def _advice(config: LayerConfig, spec: MachineSpec, kind: WeightKind, requests: int) -> str:
+    grids = [f"{p.cols} x {p.rows}" for p in alternatives(config, spec, kind, requests)]
     if not grids:
         return "no grid of this machine holds the layer: lower kv_capacity or use weights of fewer bits"
     return f"grids that hold it: {', '.join(grids[:6])}; or lower kv_capacity"

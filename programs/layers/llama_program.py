@@ -33,6 +33,7 @@ from ..kernels.rms_norm import rms_norm
 from ..kernels.rope import next_rotation, rope
 from ..kernels.silu_gate import silu_gate
 from ..kernels.tile_product import tile_product
+from .llama_memory import STATE_SCALARS
 from .llama_plan import LayerPlan
 
 __all__ = ["build_layer", "layer_source", "steps"]
@@ -62,8 +63,9 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
         return tile_product(name, x, m.rows, m.inputs, m.slice, plan.kind, m.group)
 
     leave = Vector("sums[i]", f"i:{tile}")
+    region = "r15" if plan.requests > 1 else ""
     return [
-        ("the activation arrives and starts the layer", ["  vmov.f16 hidden, arriving"]),
+        ("the activation arrives and starts the layer", ["  vmov.f16 message, arriving", *_chosen(plan)]),
         ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, column)),
         ("queries, keys, values", [*product("qkv", "x"), *column_sums("qkv")]),
         ("rotary position; queries carry the scale of the scores", [
@@ -72,10 +74,11 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
             f"  vmul.f32 rotated[i], rotated[i], r6 over i:{heads * dims}",
             f"  vcvt.f16.f32 query[i], rotated[i] over i:{heads * dims}",
         ]),
-        ("the KV cache grows by one token", append(heads, dims, plan.capacity, rows)),
+        ("the KV cache grows by one token", append(heads, dims, plan.capacity, rows, region)),
         ("attention", attention(
             heads, dims, plan.capacity, plan.sharing,
-            meeting_roles(plan.sharing, plan.attention_cols, row), plan.attention_cols < cols, column)),
+            meeting_roles(plan.sharing, plan.attention_cols, row), plan.attention_cols < cols,
+            column, region)),
         ("output projection and residual", [
             *product("output", "context"), *all_reduce(row, leave, "output"), *residual]),
         ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, column)),
@@ -85,12 +88,35 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
             *product("down", "neurons"),
             *(chain(row, leave, "down") if cols > 1 else []),
             *residual,
-            "  vmov.f16 leaving, hidden",
+            "  vmov.f16 leaving, message",
             *(["down_sent:"] if cols > 1 else []),
         ]),
         ("the next position", [
-            *next_rotation(dims), "  ld.i32 r4, position", "  addi r4, r4, 1", "  st.i32 r4, position"]),
+            *next_rotation(dims), "  ld.i32 r4, position", "  addi r4, r4, 1", "  st.i32 r4, position",
+            *(["  vmov.i32 d10, state"] if plan.requests > 1 else [])]),
     ]  # fmt: skip
+
+
+def _chosen(plan: LayerPlan) -> list[str]:
+    """Bring the state of the request that a token belongs to; r15: its caches' offset, d10: its state.
+
+    Trap 2 for a request that the layer does not keep.
+    """
+    if plan.requests == 1:
+        return []
+    words = STATE_SCALARS + 3 * (plan.dims // 2)
+    return [
+        "  ld.i16 r14, request",
+        f"  li r4, {plan.requests}",
+        "  bltu r14, r4, request_kept",
+        "  trap 2",
+        "request_kept:",
+        f"  muli r15, r14, {2 * plan.dims * plan.capacity}",
+        f"  muli r4, r14, {4 * words}",
+        f"  ldd d10, states[0, i] over i:{words}",
+        "  addd d10, r4, base",
+        "  vmov.i32 state, d10",
+    ]
 
 
 def layer_source(plan: LayerPlan) -> str:
@@ -147,7 +173,6 @@ def _layout(plan: LayerPlan) -> Sequence[str]:
         f"column_role = {axis_role(plan.column, 'y')}",
         f"row_role = {axis_role(plan.row, 'x')}",
         f"group_role = x >= {used} ? {OUTSIDE} : {group}",
-        "turn = y",
         f"gate_at = {8 * plan.share} * y",
         f"behind = {plan.share} * (y < {middle} ? y : {rows - 1} - y)",
     ]
@@ -163,6 +188,6 @@ def _layout(plan: LayerPlan) -> Sequence[str]:
         *axis_routes(plan.column, "y"),
         *axis_routes(plan.row, "x"),
         *group_routes(n, used, plan.row),
-        f"input hidden on west lanes * colour arrive : f16[{plan.tile}]",
-        f"output hidden_out on east lanes * colour leave : f16[{plan.tile}]",
+        f"input hidden on west lanes * colour arrive : f16[{plan.lane}]",
+        f"output hidden_out on east lanes * colour leave : f16[{plan.lane}]",
     ]

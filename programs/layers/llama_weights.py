@@ -12,6 +12,7 @@ from ...isa.errors import Usage
 from ..kernels.dequantise import weights_of
 from ..weights.groups import Groups, groups_of
 from ..weights.weight_file import WeightFile
+from .llama_memory import SCALARS, STATE_SCALARS
 from .llama_plan import LayerPlan, Matrix
 
 __all__ = [
@@ -58,15 +59,22 @@ def load_layer(wafer: Wafer, plan: LayerPlan, weights: Weights) -> None:
     reset_layer(wafer, plan)
 
 
-def reset_layer(wafer: Wafer, plan: LayerPlan) -> None:
-    """Position 0, no tokens in the KV cache: the next run is the first token of a sequence."""
-    wafer.write("rotation", first_rotation(plan))
-    for name in ("position", "tokens"):
-        wafer.write(name, np.array(0, np.int32))
-    rows = np.arange(plan.rows, dtype=np.int32)[:, None]
-    wafer.write("turn", np.ascontiguousarray(np.broadcast_to(rows, (plan.rows, plan.cols))))
-    for name, shape in (("keys", (plan.dims, plan.capacity)), ("values", (plan.capacity, plan.dims))):
-        wafer.write(name, np.zeros(shape, np.float16))
+def reset_layer(wafer: Wafer, plan: LayerPlan, request: int | None = None) -> None:
+    """Position 0 and an empty KV cache, of one request or of all: the next token is the first."""
+    half = plan.dims // 2
+    state = np.zeros((plan.rows, plan.cols, STATE_SCALARS + 3 * half), np.int32)
+    state[..., SCALARS.index("turn")] = np.arange(plan.rows)[:, None]
+    state[..., STATE_SCALARS:] = first_rotation(plan).view(np.int32).ravel()
+    if plan.requests == 1:
+        wafer.write("state", state)
+        wafer.write("keys", np.zeros((plan.dims, plan.capacity), np.float16))
+        wafer.write("values", np.zeros((plan.capacity, plan.dims), np.float16))
+        return
+    chosen = slice(None) if request is None else slice(request, request + 1)
+    for name, value in (("states", state[:, :, None]), ("keys_of_all", 0), ("values_of_all", 0)):
+        whole = wafer.read(name)
+        whole[:, :, chosen] = value
+        wafer.write(name, whole)
 
 
 # --- rotary position ---

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from waferloom.fabric.spec import machine
 from waferloom.isa.errors import Usage
+from waferloom.programs.kernels.attention_step import Attention
 from waferloom.programs.kernels.steps import AllReduce, RmsNorm, RotaryPosition, SiluGate
 
 WSE3 = machine("wse3")
@@ -33,6 +34,10 @@ OTHERS = [
     SiluGate(2, 2, 10),
     SiluGate(3, 5, 34),
     SiluGate(1, 12, 128),
+    Attention(1, 1, 1, 1, 4, 1),
+    Attention(2, 2, 3, 2, 8, 20, spare=1),
+    Attention(1, 4, 2, 3, 4, 1),
+    Attention(3, 4, 4, 3, 16, 70),
 ]
 
 
@@ -78,6 +83,21 @@ def test_sums_of_a_residual_that_f16_squares_would_lose():
     ran = job.run(WSE3, data)
     assert ran.equal
     assert np.allclose(ran.outputs["x"], data["norm"], rtol=2e-3)
+
+
+def test_attention_is_softmax_attention():
+    """Against doubles, within what f16 storage explains."""
+    job = Attention(2, 2, 3, 2, 8, 40)
+    data = job.example(3)
+    out = job.run(WSE3, data).outputs["context"][0].reshape(4, 2, 8).astype(float)
+    query, keys, values = (data[name].astype(float) for name in ("query", "keys", "values"))
+    for head in range(2):
+        mine = slice(2 * head, 2 * head + 2)
+        scores = np.einsum("chd,tcd->ht", query[mine], keys[:, mine])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        want = np.einsum("ht,tcd->chd", weights, values[:, mine])
+        assert np.abs(out[mine] - want).max() < 2e-3
 
 
 def test_sizes_that_do_not_fit_are_refused():

@@ -30,7 +30,8 @@ from .all_reduce import (
 )
 
 __all__ = [
-    "GROUP", "append", "attended", "attention", "group_role", "group_routes", "meeting_roles", "meets_at",
+    "GROUP", "append", "attended", "attention", "group_bindings", "group_role", "group_routes",
+    "meeting_roles", "meets_at",
 ]  # fmt: skip
 
 LOWEST = -3.0e38  # where a maximum of scores starts
@@ -61,6 +62,20 @@ def group_role(x: int, sharing: int, used: int, row: Axis) -> int:
 def meeting_roles(sharing: int, used: int, row: Axis) -> list[int]:
     """Roles of the columns where scores meet."""
     return sorted({group_role(x, sharing, used, row) for x in range(used)} & {BOTH, ONE, OTHER})
+
+
+def group_bindings(sharing: int, used: int, row: Axis) -> list[str]:
+    """Bindings of a placement over the whole grid: what `meets_at` and `group_role` say, as expressions."""
+    first, last = f"(x - x % {sharing})", f"(x - x % {sharing} + {sharing - 1})"
+    meet = f"max({first}, min({row.meet}, {last}))"
+    of_meeting = f"x != {row.meet} || x == {last} ? {ONE} : x > {first} ? {BOTH} : {OTHER}"
+    role = f"x == {meet} ? ({of_meeting}) : x == {first} || x == {last} ? {END} : {BETWEEN}"
+    shared = sharing > 1
+    return [
+        f"{GROUP.back} = " + (f"x < {used} && x != {meet} ? group_all : none" if shared else "none"),
+        f"{GROUP.copies} = " + (f"x < {used} && x == {meet} ? group_all : none" if shared else "none"),
+        f"group_role = x >= {used} ? {OUTSIDE} : {role}",
+    ]
 
 
 def group_routes(sharing: int, used: int, row: Axis) -> list[str]:

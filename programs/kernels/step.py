@@ -56,17 +56,33 @@ class Step(Job):
         return []
 
     @property
+    def queues(self) -> tuple[list[str], list[str]]:
+        """Input and output queues besides those of rows and columns."""
+        return [], []
+
+    @property
+    def colours(self) -> list[str]:
+        """Colours besides those of rows and columns."""
+        return []
+
+    @property
+    def routes(self) -> list[str]:
+        """Routes besides those of rows and columns."""
+        return []
+
+    @property
     def text(self) -> str:
         """The program, as it can be saved and read."""
-        colours = [*axis_colours(self.column), *axis_colours(self.row)]
+        colours = [*axis_colours(self.column), *axis_colours(self.row), *self.colours]
+        inputs, outputs = self.queues
         bound = ["column_role = " + axis_role(self.column, "y"), "row_role = " + axis_role(self.row, "x")]
         bound += [*axis_bindings(self.column, "y"), *axis_bindings(self.row, "x"), *self.bindings]
         parts = [
             *([f".colour {', '.join(colours)}"] if colours else []),
             ".kernel step",
             ".queues",
-            f"  in {', '.join([*COLUMN.inputs, *ROW.inputs])}",
-            f"  out {', '.join([*COLUMN.outputs, *ROW.outputs])}",
+            f"  in {', '.join([*COLUMN.inputs, *ROW.inputs, *inputs])}",
+            f"  out {', '.join([*COLUMN.outputs, *ROW.outputs, *outputs])}",
             ".data",
             "  column_role: i32 = 0",
             "  row_role: i32 = 0",
@@ -85,6 +101,7 @@ class Step(Job):
             *(f"    {binding}" for binding in bound),
             "  }",
             *(f"  {line}" for line in (*axis_routes(self.column, "y"), *axis_routes(self.row, "x"))),
+            *(f"  {line}" for line in self.routes),
         ]
         return "\n".join(parts) + "\n"
 

@@ -11,14 +11,8 @@ from collections.abc import Sequence
 from ...isa.assembler import assemble_text
 from ...isa.program import Program
 from ..kernels.all_reduce import (
-    BETWEEN,
-    BOTH,
     COLUMN,
-    END,
     FIRST_LINES,
-    ONE,
-    OTHER,
-    OUTSIDE,
     ROW,
     Vector,
     all_reduce,
@@ -28,7 +22,7 @@ from ..kernels.all_reduce import (
     axis_routes,
     chain,
 )
-from ..kernels.attention import GROUP, append, attention, group_routes, meeting_roles
+from ..kernels.attention import GROUP, append, attention, group_bindings, group_routes, meeting_roles
 from ..kernels.rms_norm import rms_norm
 from ..kernels.rope import next_rotation, rope
 from ..kernels.silu_gate import silu_gate
@@ -157,22 +151,14 @@ def _colours(plan: LayerPlan) -> list[str]:
 def _layout(plan: LayerPlan) -> Sequence[str]:
     cols, rows, n, used = plan.cols, plan.rows, plan.sharing, plan.attention_cols
     centre, middle = plan.row.meet, plan.column.meet
-    # what attention.py's `meets_at` and `group_role` say, as expressions
-    first, last = f"(x - x % {n})", f"(x - x % {n} + {n - 1})"
-    meet = f"max({first}, min({centre}, {last}))"
-    of_meeting = f"x != {centre} || x == {last} ? {ONE} : x > {first} ? {BOTH} : {OTHER}"
-    group = f"x == {meet} ? ({of_meeting}) : x == {first} || x == {last} ? {END} : {BETWEEN}"
-    shared = n > 1
     bindings = [
         "arriving = arrive",
         f"leaving = x == {centre} ? leave : none",
         *axis_bindings(plan.column, "y"),
         *axis_bindings(plan.row, "x"),
-        f"{GROUP.back} = " + (f"x < {used} && x != {meet} ? group_all : none" if shared else "none"),
-        f"{GROUP.copies} = " + (f"x < {used} && x == {meet} ? group_all : none" if shared else "none"),
+        *group_bindings(n, used, plan.row),
         f"column_role = {axis_role(plan.column, 'y')}",
         f"row_role = {axis_role(plan.row, 'x')}",
-        f"group_role = x >= {used} ? {OUTSIDE} : {group}",
         f"gate_at = {8 * plan.share} * y",
         f"behind = {plan.share} * (y < {middle} ? y : {rows - 1} - y)",
     ]

@@ -82,6 +82,28 @@ def test_the_head_on_the_host_writes_the_same(model, golden):
     assert "embedding and head on the host" in err
 
 
+def test_requests_in_flight_share_the_wafers(model, golden):
+    """Every request writes the same, each with its own KV cache; together they are faster, one is not."""
+    ask = ("generate", "the 12", "--model", model, "--tokens", "4", "--json", *SIZE)
+    one, three = (json.loads(call(*ask, "--requests", n)[1]) for n in ("1", "3"))
+    assert three["request_token_ids"] == [golden[0]] * 3
+    assert three["config"]["requests"] == 3
+    assert three["sim"]["total_tokens_per_s"] > 1.8 * one["sim"]["total_tokens_per_s"]
+    assert three["sim"]["tokens_per_s"] <= 1.01 * one["sim"]["tokens_per_s"]
+    assert min(three["sim"]["busy_share"]) > min(one["sim"]["busy_share"])
+    code, out, err = call(*ask[:-5], *SIZE, "--requests", "3")
+    assert (code, out) == (0, f"the 12{golden[1]}\n")
+    assert "3 x 4 prompt tokens" in err
+    assert "for all 3" in err
+
+
+def test_requests_have_seeds_of_their_own(model):
+    ask = ("generate", "the", "--model", model, "--tokens", "5", "--temperature", "3", "--json", *SIZE)
+    told = json.loads(call(*ask, "--requests", "2", "--seed", "4")[1])["request_token_ids"]
+    assert told[0] == json.loads(call(*ask, "--seed", "4")[1])["token_ids"]
+    assert told[1] == json.loads(call(*ask, "--seed", "5")[1])["token_ids"]
+
+
 def test_a_seed_repeats_a_draw(model):
     ask = ("generate", "the", "--model", model, "--tokens", "3", "--temperature", "2", *SIZE)
     texts = [call(*ask, "--seed", seed)[1] for seed in ("1", "1", "2")]

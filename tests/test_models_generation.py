@@ -44,10 +44,12 @@ task start entry
 class Doubling:
     """The golden twin of DOUBLE, and how it lies on lanes."""
 
+    requests = 1
+
     def step(self, hidden):
         return hidden + hidden
 
-    def to_lanes(self, hidden):
+    def to_lanes(self, hidden, request=0):
         return hidden.reshape(2, 4)
 
     def from_lanes(self, lanes):

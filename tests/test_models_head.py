@@ -55,7 +55,7 @@ def test_bit_equal(kind, cols, rows):
     """101 tokens: the last columns have fewer or none."""
     plan, wafer, golden = head(kind, 101, cols, rows)
     for hidden in hidden_vectors(3):
-        result = wafer.run({"hidden": plan.to_lanes(hidden)})
+        result = wafer.run({"hidden": plan.split(hidden)})
         result.raise_for_end()
         np.testing.assert_array_equal(
             result["token"].ravel().view(np.uint32), golden.step(hidden).view(np.uint32)
@@ -77,7 +77,7 @@ def test_the_lowest_of_equal_tokens_wins(equal, winner):
     given[list(equal)] = np.where(np.arange(HIDDEN) % 2, 9, 5).astype(np.float16)
     plan, wafer, golden = head("f16", 101, 5, 2, given)
     hidden = np.ones(HIDDEN, np.float16)
-    assert wafer.run({"hidden": plan.to_lanes(hidden)})["token"][0, 0] == winner
+    assert wafer.run({"hidden": plan.split(hidden)})["token"][0, 0] == winner
     assert golden.step(hidden)[0] == winner
 
 
@@ -86,7 +86,7 @@ def test_padding_never_wins():
     given = np.full((101, HIDDEN), -1, np.float16)
     given[33] = -0.5
     plan, wafer, _ = head("f16", 101, 40, 2, given)
-    answer = wafer.run({"hidden": plan.to_lanes(np.ones(HIDDEN, np.float16))})["token"]
+    answer = wafer.run({"hidden": plan.split(np.ones(HIDDEN, np.float16))})["token"]
     assert answer[0, 0] == 33
     assert answer[0, 1] < 0
 
@@ -120,3 +120,13 @@ def test_what_a_wafer_cannot_choose():
         ends.choose(np.array([1e9, 0], np.float32), Sampler())
     with pytest.raises(Usage, match="most probable token only"):
         ends.choose(np.array([8, 1.5], np.float32), Sampler(1.0))
+
+
+def test_the_number_of_a_request_is_passed_over():
+    plan = HeadPlan(HIDDEN, 101, 1e-5, WSE3, 3, 2, "q8", requests=3)
+    wafer, golden = Wafer(WSE3, build_head(plan)), HeadGolden(plan, weights("q8", 101), norm())
+    load_head(wafer, plan, weights("q8", 101), norm())
+    hidden = hidden_vectors(1)[0]
+    front = np.broadcast_to(np.array([2, 0], np.uint16).view(np.float16), (2, 2))
+    answer = wafer.run({"hidden": np.concatenate([front, plan.split(hidden)], axis=1)})["token"]
+    np.testing.assert_array_equal(answer.ravel(), golden.step(hidden))

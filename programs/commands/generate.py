@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 @click.option(
     "--link", "link_file", metavar="FILE.toml", help="Links between the wafers [default: 2 us, 1.2 Tbit/s]."
 )
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Copies of the request under way at once, each with a KV cache and a seed of its own.",
+)
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Host threads.")
 @click.option("--chat", is_flag=True, help="TEXT is a question; the answer ends where the model ends it.")
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0: the most probable token.")
@@ -56,43 +63,45 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
     from ..terminal import Progress
 
     spec, links, grid = machine(options["machine"]), link(options["link_file"]), grid_of(options["grid"])
-    sampler = Sampler(options["temperature"], options["seed"])
+    seeds = range(options["seed"], options["seed"] + options["requests"])
+    samplers = [Sampler(options["temperature"], seed) for seed in seeds]
     began = time.perf_counter()
     with open_model(options["model"], terminal) as file:
         config = describe_model(file)
         tokenizer = Tokenizer(file)
         prompt = tokenizer.chat(text) if options["chat"] else tokenizer.prompt(text)
-        plan = layer_plan(config, spec, grid, options["kv"])
-        on_wafer = (options["head"] or ("host" if sampler.temperature else "wafer")) == "wafer"
+        plan = layer_plan(config, spec, grid, options["kv"], options["requests"])
+        on_wafer = (options["head"] or ("host" if options["temperature"] else "wafer")) == "wafer"
         head = head_plan(config, plan) if on_wafer else None
         with Progress(terminal, "generate", "loading wafers"):
             chain = chain_of_layers(file, config, plan, links, head=head, threads=options["threads"])
             ends = WaferHead(file, config) if head else HostHead(file, config)
-    printer = _Printer(tokenizer, "" if options["chat"] else text, silent=options["as_json"])
+    end = tokenizer.end if options["chat"] else None
+    printer = _Printer(tokenizer, "" if options["chat"] else text, end, silent=options["as_json"])
     with (
         Stop() as stop,
         Progress(terminal, "generate", "starting (the first run compiles the engine)") as progress,
     ):
 
         def interrupted() -> bool:
-            progress.tick(_where(chain, printer.made, options["count"]))
+            progress.tick(_where(chain, printer.made, options["count"] * options["requests"]))
             return stop.asked
 
         def on_token(request: int, token: int, tick: int) -> None:
-            printer.add(token)
+            printer.add(request, token)
 
         made = generate(
             ChainStages(chain, plan, interrupted),
             ends,
-            [prompt],
+            [prompt] * options["requests"],
             options["count"],
-            [sampler],
-            stop=tokenizer.end if options["chat"] else None,
+            samplers,
+            stop=end,
             capacity=min(options["kv"], config.context),
             on_token=on_token,
         )
     printer.finish()
-    written = tokenizer.decode(made.tokens[0])
+    written = tokenizer.decode(token for token in made.tokens[0] if token != end)
     told = document(config, plan, head, chain, made, written, time.perf_counter() - began, options["threads"])
     _report(terminal, told, made, options["as_json"])
 
@@ -100,17 +109,20 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
 class _Printer:
     """Text to stdout as its tokens come."""
 
-    def __init__(self, tokenizer: Tokenizer, before: str, silent: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, before: str, end: int | None, silent: bool) -> None:
         from ..models import TextStream
 
         self.made = 0
+        self._end = end
         self._stream = TextStream(tokenizer)
         self._silent = silent
         self._write(before)
 
-    def add(self, token: int) -> None:
+    def add(self, request: int, token: int) -> None:
+        """A token of a request; only the first request's are shown, without the one that ends an answer."""
         self.made += 1
-        self._write(self._stream.add(token))
+        if request == 0 and token != self._end:
+            self._write(self._stream.add(token))
 
     def finish(self) -> None:
         self._write(self._stream.rest() + "\n")

@@ -30,7 +30,8 @@ def document(
 ) -> dict[str, Any]:
     """What `generate --json` prints: units in key names, everything that depends on the host under `host`."""
     clock = plan.spec.clock_mhz
-    through = len(made.prompts[0]) + len(made.tokens[0]) - 1  # items that passed all wafers
+    requests = len(made.prompts)
+    through = sum(map(len, made.prompts)) + made.made - requests  # items that passed all wafers
     cycles = [[stay.cycles for stay in stays[:through]] for stays in chain.stays]
     of_layers = [count for counts in cycles[: config.layers] for count in counts] or [0]
     of_head = cycles[-1] if head is not None else []
@@ -49,6 +50,7 @@ def document(
             "clock_mhz": clock,
             "grid_pes": list(plan.grid),
             "wafers": len(chain.wafers),
+            "requests": requests,
             "kv_capacity_tokens": plan.config.kv_capacity,
             "link_latency_ns": chain.links[0].spec.latency_ns,
             "link_bandwidth_gbit_s": chain.links[0].spec.bandwidth_gbit_s,
@@ -57,12 +59,14 @@ def document(
         },
         "prompt_ids": made.prompts[0],
         "token_ids": made.tokens[0],
+        "request_token_ids": made.tokens,
         "text": text,
         "sim": {
             "first_token_us": chain.microseconds(made.first_tick),
             "token_us": token_us,
             "token_cycles": round(token_us * clock),
             "tokens_per_s": 1e6 / token_us if token_us else 0.0,
+            "total_tokens_per_s": sum(_rates(made)) * chain.time.ticks_per_second,
             "arrival_us": [chain.microseconds(tick) for tick in made.ticks[0]],
             "layer_cycles_mean": float(np.mean(of_layers)),
             "layer_cycles_least": min(of_layers),
@@ -79,12 +83,19 @@ def document(
     }
 
 
+def _rates(made: Generation) -> list[float]:
+    """Tokens per tick of every request, from its first token to its last."""
+    return [(len(ticks) - 1) / (ticks[-1] - ticks[0]) for ticks in made.ticks if len(ticks) > 1]
+
+
 def lines(told: dict[str, Any]) -> str:
     """The summary that `generate` prints after the text."""
     sim, config, model = told["sim"], told["config"], told["model"]
     columns, rows = config["grid_pes"]
     shares = [100 * share for share in sim["busy_share"]]
-    passes = len(told["prompt_ids"]) + max(0, len(told["token_ids"]) - 1)
+    passes = config["requests"] * len(told["prompt_ids"]) + max(
+        0, told["host"]["tokens"] - config["requests"]
+    )
     mean, bound = sim["layer_cycles_mean"], sim["layer_cycles_bound"]
     ends = "embedding and head on the host"
     if config["head"] == "wafer":
@@ -92,13 +103,15 @@ def lines(told: dict[str, Any]) -> str:
     out = [
         f"{model['name']}: {model['layers']} layers on {config['wafers']} wafers of {columns} x {rows} PEs "
         f"({config['machine']}, {config['clock_mhz']:g} MHz); {ends}",
-        f"{len(told['prompt_ids'])} prompt tokens, {len(told['token_ids'])} new ones, end: {told['end']}",
+        f"{config['requests']} x " * (config["requests"] > 1)
+        + f"{len(told['prompt_ids'])} prompt tokens, {len(told['token_ids'])} new ones, end: {told['end']}",
         f"first token after {duration(sim['first_token_us'])}",
     ]
     if sim["token_us"]:
         out.append(
             f"then {duration(sim['token_us'])} = {sim['token_cycles']:,} cycles per token: "
-            f"{sim['tokens_per_s']:,.1f} tokens/s for this one request"
+            f"{sim['tokens_per_s']:,.1f} tokens/s for one request"
+            + (f", {sim['total_tokens_per_s']:,.1f} for all {config['requests']}" * (config["requests"] > 1))
         )
     out += [
         f"layer: {mean:,.0f} cycles per token ({sim['layer_cycles_least']:,} to "

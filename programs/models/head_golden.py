@@ -27,7 +27,7 @@ class HeadGolden:
         values = tile if plan.kind == "f16" else weights_of(plan.kind, tile)[..., : plan.tile]
         # (inputs, rows, cols, outputs) float32, exact values of f16 weights
         self._weights = np.ascontiguousarray(np.moveaxis(values[:, :, : plan.share], 3, 0)).astype(np.float32)
-        self._norm = plan.to_lanes(np.asarray(norm, np.float32))
+        self._norm = plan.split(np.asarray(norm, np.float32))
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """float32 (vocabulary,) from (hidden,) float16."""
@@ -45,7 +45,7 @@ class HeadGolden:
 
     def _normalised(self, hidden: np.ndarray) -> np.ndarray:
         plan = self.plan
-        wide = f32_from_f16(plan.to_lanes(hidden))
+        wide = f32_from_f16(plan.split(hidden))
         squares = (wide * wide).reshape(plan.rows, -1, squares_at_once(plan.tile))
         total = sum_in_chains(_in_order(_in_order(squares)), plan.column.meet)
         scale = rsqrt32(add32(mul32(total, np.float32(1.0 / plan.hidden)), np.float32(plan.eps)))

@@ -36,6 +36,12 @@ class HeadPlan:
     cols: int
     rows: int
     kind: WeightKind
+    requests: int = 1  # as of the layers: with several, a wavelet with a number travels in front
+
+    @property
+    def lane(self) -> int:
+        """f16 elements of a token on a lane of the input port."""
+        return self.tile + 2 * (self.requests > 1)
 
     @property
     def tile(self) -> int:
@@ -74,7 +80,8 @@ class HeadPlan:
         m, tile = self.matrix, self.tile
         found = [
             *((name, "i32 = 0", 4) for name in ("column_role", "row_role", "first", "valid")),
-            ("hidden", f"f16[{tile}] = 0", 2 * tile),
+            ("message", f"f16[{self.lane}] = 0", 2 * self.lane),
+            ("hidden", f"f16[{tile}] at message + {2 * (self.lane - tile)}", 0),
             ("output_norm", f"f32[{tile}] export = 0", 4 * tile),
             ("wide", f"f32[{tile}] = 0", 4 * tile),
             ("squares", f"f32[{SUMS}] = 0", 4 * SUMS),
@@ -113,8 +120,8 @@ class HeadPlan:
             cycles += weights / self.spec.rate["dequantise"]
         return round(cycles)
 
-    def to_lanes(self, hidden: np.ndarray) -> np.ndarray:
-        """A hidden vector (hidden,) as the edge port carries it: (rows, tile), padded with zeros."""
+    def split(self, hidden: np.ndarray) -> np.ndarray:
+        """A hidden vector (hidden,) as the rows hold it: (rows, tile), padded with zeros."""
         lanes = np.zeros(self.rows * self.tile, hidden.dtype)
         lanes[: self.hidden] = hidden
         return lanes.reshape(self.rows, self.tile)
@@ -123,15 +130,12 @@ class HeadPlan:
 def plan_head(config: ModelConfig, kind: WeightKind, layer: LayerPlan) -> HeadPlan:
     """A head behind layers of that plan: the fewest columns that fit and take no longer than half a layer."""
     spec = layer.spec
+    sizes = (config.hidden, config.vocabulary, config.eps, spec)
     for cols in (*(1 << n for n in range(9)), spec.grid.width):
-        if cols > spec.grid.width:
-            break
-        plan = HeadPlan(config.hidden, config.vocabulary, config.eps, spec, cols, layer.rows, kind)
-        if plan.sram_bytes <= spec.sram.bytes and 2 * plan.product_cycles <= max(
-            layer.cycles(1), 4 * plan.tile
-        ):
-            return plan
-    widest = HeadPlan(config.hidden, config.vocabulary, config.eps, spec, spec.grid.width, layer.rows, kind)
+        widest = HeadPlan(*sizes, min(cols, spec.grid.width), layer.rows, kind, layer.requests)
+        quick = 2 * widest.product_cycles <= max(layer.cycles(1), 4 * widest.tile)
+        if widest.sram_bytes <= spec.sram.bytes and quick:
+            return widest
     over = widest.sram_bytes - spec.sram.bytes
     if over > 0:
         raise PlanError(

@@ -75,7 +75,7 @@ def _code(plan: HeadPlan) -> list[str]:
     column = chain(plan.column, Vector("sums[i]", f"i:{m.rows}"), "head")
     row = chain(plan.row, Vector("index[i]", "i:1"), "index", "vmin.f32")
     return [
-        "  vmov.f16 hidden, arriving",
+        "  vmov.f16 message, arriving",
         *rms_norm("output_norm", plan.tile, plan.hidden, plan.eps, plan.column),
         *tile_product("head", "x", m.rows, m.inputs, m.slice, plan.kind, m.group),
         *(column if plan.rows > 1 else []),
@@ -135,7 +135,7 @@ def _layout(plan: HeadPlan) -> list[str]:
         *routes,
         *axis_routes(plan.column, "y"),
         *axis_routes(plan.row, "x"),
-        f"input hidden on west lanes * colour arrive : f16[{plan.tile}]",
+        f"input hidden on west lanes * colour arrive : f16[{plan.lane}]",
         f"output token on east lanes {y} colour leave : f32[2]",
     ]
 
@@ -175,7 +175,7 @@ def load_head(wafer: Wafer, plan: HeadPlan, weights: Any, norm: np.ndarray) -> N
     if plan.kind == "f16":
         tile = np.pad(tile, ((0, 0), (0, 0), (0, 0), (0, plan.matrix.pitch - plan.tile)))
     wafer.write("w_head", np.ascontiguousarray(tile))
-    lanes = plan.to_lanes(np.asarray(norm, np.float32))[:, None]
+    lanes = plan.split(np.asarray(norm, np.float32))[:, None]
     wafer.write(
         "output_norm", np.ascontiguousarray(np.broadcast_to(lanes, (plan.rows, plan.cols, plan.tile)))
     )

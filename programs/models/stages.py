@@ -40,8 +40,13 @@ class Layer(Protocol):
 class Lanes(Protocol):
     """How a layer's wafer carries a hidden vector at its edges."""
 
-    def to_lanes(self, hidden: np.ndarray) -> np.ndarray:
-        """(hidden,) as (lanes, elements)."""
+    @property
+    def requests(self) -> int:
+        """Sequences that a layer keeps apart."""
+        ...
+
+    def to_lanes(self, hidden: np.ndarray, request: int = 0) -> np.ndarray:
+        """(hidden,) of a request as (lanes, elements)."""
         ...
 
     def from_lanes(self, lanes: np.ndarray) -> np.ndarray:
@@ -70,18 +75,17 @@ class GoldenStages:
 
 
 class ChainStages:
-    """A chain of wafers: layers, perhaps a head with the output port `token`. One request."""
-
-    requests = 1
+    """A chain of wafers: layers, perhaps a head with the output port `token`."""
 
     def __init__(self, chain: Chain, lanes: Lanes, interrupted: Callable[[], bool] | None = None) -> None:
         self.chain = chain
         self._lanes = lanes
+        self.requests = lanes.requests
         self._interrupted = interrupted
 
     def send(self, request: int, hidden: np.ndarray, at: int = 0) -> int:
         """Queue the token at the host's end of the chain."""
-        return self.chain.send({"hidden": self._lanes.to_lanes(hidden)}, at=at)
+        return self.chain.send({"hidden": self._lanes.to_lanes(hidden, request)}, at=at)
 
     def receive(self, item: int) -> tuple[np.ndarray, int]:
         """Run the chain until the item is through; raises what `Chain.receive` raises."""

@@ -21,10 +21,14 @@ __all__ = ["chain_of_layers", "head_plan", "head_weights", "layer_plan"]
 
 
 def layer_plan(
-    config: ModelConfig, spec: MachineSpec, grid: tuple[int, int] | None, kv_capacity: int
+    config: ModelConfig,
+    spec: MachineSpec,
+    grid: tuple[int, int] | None,
+    kv_capacity: int,
+    requests: int = 1,
 ) -> LayerPlan:
-    """The plan of every layer of a model; raises PlanError, "over by N bytes", if it does not fit."""
-    return plan_layer(config.layer(kv_capacity), spec, grid, config.kind)  # type: ignore[arg-type]
+    """The plan of every layer; raises PlanError, "over by N bytes", if it does not fit."""
+    return plan_layer(config.layer(kv_capacity), spec, grid, config.kind, requests)  # type: ignore[arg-type]
 
 
 def head_plan(config: ModelConfig, layer: LayerPlan) -> HeadPlan:

@@ -12,7 +12,7 @@ import pytest
 from report import figure
 from waferloom.fabric.link import link
 from waferloom.fabric.spec import machine
-from waferloom.programs.models import ChainStages, HostHead, describe_model
+from waferloom.programs.models import ChainStages, HostHead, describe_model, generate
 from waferloom.programs.models.wafers import chain_of_layers, layer_plan
 from waferloom.programs.weights import open_gguf
 from waferloom.programs.weights.fetch import fetch
@@ -52,3 +52,26 @@ def test_chain(benchmark, latency_ns):
     slope, start = np.polyfit(WAFERS, [first for first, _ in rows], 1)
     assert slope == pytest.approx(gaps[0] + latency_ns / 1000, rel=0.03)
     assert start == pytest.approx(latency_ns / 1000, abs=3)
+
+
+@pytest.mark.large
+def test_requests(benchmark):
+    """Requests in flight fill eight wafers: the total grows until every wafer is busy."""
+    with open_gguf(fetch("smollm2")) as file:
+        config = dataclasses.replace(describe_model(file), layers=8)
+        head = HostHead(file, config)
+
+        def rates(requests: int) -> tuple[float, float]:
+            plan = layer_plan(config, machine("wse3"), None, 64, requests)
+            chain = chain_of_layers(file, config, plan, threads=2)
+            made = generate(ChainStages(chain, plan), head, [[504]] * requests, 3)
+            own = [2e6 / chain.microseconds(ticks[-1] - ticks[0]) for ticks in made.ticks]
+            return own[0], sum(own)
+
+        counts = (1, 4, 8, 12)
+        rows = benchmark.pedantic(lambda: [rates(n) for n in counts], rounds=1)
+    for count, (one, total) in zip(counts, rows, strict=True):
+        figure("eight wafers", f"{count} requests: one of them", one, "tokens/s")
+        figure("eight wafers", f"{count} requests: all", total, "tokens/s")
+    assert rows[1][1] == pytest.approx(4 * rows[0][1], rel=0.03)
+    assert rows[3][1] == pytest.approx(rows[2][1], rel=0.2)

@@ -55,6 +55,8 @@ def test_larger_sizes_on_the_fast_engine(name):
         "column_broadcast": kernels.ColumnBroadcast(20, 60, 501),
         "row_reduction": kernels.RowReduction(60, 20, 33),
         "column_reduction": kernels.ColumnReduction(20, 60, 33),
+        "two_phase_reduction": kernels.TwoPhaseReduction(60, 3, 33),
+        "tree_reduction": kernels.TreeReduction(3, 60, 33, column=True),
         "dequantise": Dequantise(20, 20, 24, 96, "q4", 16),
         "transpose": kernels.Transpose(1000, 20, 30),
         "top_k": kernels.TopK(2000, 20, 12, 5),

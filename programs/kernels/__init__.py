@@ -7,6 +7,7 @@ from .gemv import Gemv
 from .job import Job, Ran
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
+from .segmented import TreeReduction, TwoPhaseReduction, best_reduction
 from .table import KERNELS, Kernel
 from .top_k import TopK
 from .transpose import Transpose
@@ -26,4 +27,7 @@ __all__ = [
     "RowReduction",
     "TopK",
     "Transpose",
+    "TreeReduction",
+    "TwoPhaseReduction",
+    "best_reduction",
 ]

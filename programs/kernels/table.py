@@ -11,6 +11,7 @@ from .gemv import Gemv
 from .job import Job
 from .reduction import ColumnReduction, RowReduction
 from .relay import Relay
+from .segmented import TreeReduction, TwoPhaseReduction
 from .top_k import TopK
 from .transpose import Transpose
 
@@ -81,6 +82,24 @@ KERNELS: dict[str, Kernel] = {
             (
                 ColumnReduction(1, 1, 1), ColumnReduction(3, 2, 1), ColumnReduction(2, 7, 5),
                 ColumnReduction(1, 3, 40),
+            ),
+        ),
+        Kernel(
+            "two_phase_reduction", "sums along rows or columns: chains over segments, then over their ends",
+            TwoPhaseReduction, TwoPhaseReduction(9, 2, 16, segment=3),
+            (
+                TwoPhaseReduction(1, 1, 1), TwoPhaseReduction(2, 3, 5),
+                TwoPhaseReduction(7, 1, 40, segment=3), TwoPhaseReduction(8, 1, 5, segment=6),
+                TwoPhaseReduction(5, 1, 3, segment=9),
+                TwoPhaseReduction(2, 11, 9, column=True, segment=4),
+            ),
+        ),
+        Kernel(
+            "tree_reduction", "sums along rows or columns over 1, 2, 4 .. hops",
+            TreeReduction, TreeReduction(8, 2, 16),
+            (
+                TreeReduction(1, 1, 1), TreeReduction(2, 3, 5), TreeReduction(3, 1, 40),
+                TreeReduction(13, 1, 7), TreeReduction(2, 11, 9, column=True),
             ),
         ),
         Kernel(

@@ -37,7 +37,7 @@ WeightKind = Literal["q4", "q8", "f16"]
 SUMS = 8  # outputs whose sums the engine keeps
 CODE_BYTES = 4_608  # code and descriptors of a layer program, at most; the tests compare
 DEFAULT_GRID = (12, 12)  # the fewest PEs that hold SmolLM2's layer with 2,048 tokens and room for slices
-MOST_SLICE_BYTES = 8_192  # of the buffer in which weights become f16
+MOST_SLICE_BYTES = 32_768  # of the buffer in which weights become f16
 
 
 class PlanError(Usage):

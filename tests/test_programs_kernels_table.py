@@ -64,6 +64,7 @@ def test_larger_sizes_on_the_fast_engine(name):
         "gemv_q8": Gemv(500, 700, 20, 30, "q8", 4),
         "gemv_f16": Gemv(500, 700, 20, 30, "f16"),
         "gemv_f32": Gemv(500, 700, 20, 30, "f32"),
+        "gemm_f16": kernels.Gemm(500, 700, 4, 20, 30),
     }
     check(larger[name], machine("wse3"), "fast", seed=3)
 

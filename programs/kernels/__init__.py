@@ -3,6 +3,7 @@
 from .broadcast import ColumnBroadcast, RowBroadcast
 from .cycles import Bound
 from .dequantise import Dequantise
+from .gemm import Gemm
 from .gemv import Gemv
 from .job import Job, Ran
 from .reduction import ColumnReduction, RowReduction
@@ -18,6 +19,7 @@ __all__ = [
     "ColumnBroadcast",
     "ColumnReduction",
     "Dequantise",
+    "Gemm",
     "Gemv",
     "Job",
     "Kernel",

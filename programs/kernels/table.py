@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .broadcast import ColumnBroadcast, RowBroadcast
 from .dequantise import Dequantise
+from .gemm import Gemm
 from .gemv import Gemv
 from .job import Job
 from .reduction import ColumnReduction, RowReduction
@@ -130,5 +131,13 @@ KERNELS: dict[str, Kernel] = {
         _gemv("q8", group=8),
         _gemv("f16"),
         _gemv("f32"),
+        Kernel(
+            "gemm_f16", "Y = W X for several tokens at once, weights in f16 spread over the grid",
+            Gemm, Gemm(24, 24, 3, 3, 2),
+            (
+                Gemm(1, 1, 1, 1, 1), Gemm(33, 33, 2, 4, 3), Gemm(5, 60, 5, 4, 2), Gemm(3, 7, 4, 2, 6),
+                Gemm(17, 40, 2, 1, 3), Gemm(16, 18, 7, 2, 1),
+            ),
+        ),
     )
 }  # fmt: skip

@@ -10,28 +10,21 @@ next run.
 
 from __future__ import annotations
 
-import weakref
-
 import numpy as np
 
 from ...isa.program import Program
+from .kept import kept
 from .pipes import RESERVE
 from .state import NEVER_YET, WATCH
 from .state_table import State
 
 ATTEMPTS = 3  # with trust; then every shared link is arbitrated
 
-_known: dict[int, np.ndarray] = {}
-
 
 def contended_links(program: Program) -> np.ndarray:
-    """(n, 5) bool: output links that were found contended in earlier runs of this program; shared, so
-    changes are kept."""
-    key = id(program)
-    if key not in _known:
-        _known[key] = np.zeros((program.width * program.height, 5), bool)
-        weakref.finalize(program, _known.pop, key, None)
-    return _known[key]
+    """(n, 5) bool: output links that were found contended in earlier runs of this program. Shared: changes
+    are kept."""
+    return kept(program, "contended", lambda: np.zeros((program.width * program.height, 5), bool))
 
 
 def watch_arrays(watched: np.ndarray, router: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,34 +1,26 @@
-"""Puts a program onto the engine: decoded code, task tables, the elaborated fabric and empty PEs as one
-State."""
+"""Puts a program onto the engine: its code, the elaborated fabric and empty PEs as one State."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from ...isa.instructions import (
-    INSTRUCTIONS,
-    Decoded,
-    IllegalInstruction,
-    Unit,
-    decode,
-    rate_key,
-    setup_key,
-)
-from ...isa.program import DESCRIPTORS, DescriptorKind, Kernel, Program
+from ...isa.program import Program
 from ..outcome import Cycle, Lane
 from ..spec import MachineSpec
+from .code import Prepared, control_colours, prepare
 from .contention import watch_arrays
 from .dispatch import NOT_LOADED
 from .graph import Graph, elaborate
+from .kept import kept
 from .pipes import RESERVE
 from .stages import EDGE_OUT, RAMP_DOWN, route_bits
 from .state import (
     ARBITER,
     CHANNEL,
-    CODE,
     COST_ENTRIES,
     COST_FIELDS,
-    KERNEL,
     MACHINE,
     NEVER,
     OPERAND,
@@ -37,161 +29,31 @@ from .state import (
     ROUTE,
     RUN,
     SOURCE,
-    TASK,
     VECTOR,
 )
 from .state_table import State
 
-END_OF_CODE = -1
+
+@dataclass(frozen=True)
+class Elaborated:
+    """What a run needs of a program's fabric, on one machine, with some links arbitrated."""
+
+    graph: Graph
+    arbiters: np.ndarray
+    channels: np.ndarray
+    pipes: np.ndarray
+    ring_slots: int
+    pes: np.ndarray
 
 
-def decode_kernel(spec: MachineSpec, kernel: Kernel) -> np.ndarray:
-    """(code words + 1,) CODE: every word decoded as the beginning of an instruction; the last entry is the
-    end of the code."""
-    words = [int(w) for w in kernel.code]
-    out = np.zeros(len(words) + 1, CODE)
-    known: dict[tuple[int, ...], np.ndarray] = {}
-    for pc in range(len(words)):
-        key = tuple(words[pc : pc + 2])
-        if key not in known:
-            known[key] = _decoded(spec, words, pc)
-        out[pc] = known[key]
-    out[-1]["op"] = END_OF_CODE
-    return out
-
-
-def _decoded(spec: MachineSpec, words: list[int], pc: int) -> np.ndarray:
-    c = np.zeros((), CODE)
-    c["word"] = words[pc]
-    try:
-        instruction = decode(words, pc)
-    except IllegalInstruction:
-        return c
-    row, v = instruction.row, instruction.values
-    c["op"], c["words"] = row.opcode, instruction.words
-    c["rd"] = v.get("rd", v.get("dd", 0))
-    c["ra"] = v.get("ra", v.get("da", 0))
-    c["rb"] = v.get("rb", v.get("db", 0))
-    for name in (
-        "scalar",
-        "advance_d",
-        "advance_a",
-        "advance_b",
-        "asynchronous",
-        "thread",
-        "priority",
-        "completion",
-        "queue",
-    ):
-        c[name] = v.get(name, 0)
-    c["task"] = v.get("launch_task", v.get("task", 0))
-    for name in ("imm", "shift", "offset", "jump", "disp", "address", "part", "trap_code"):
-        if name in v:
-            c["imm"] = v[name]
-    if "value" in v:
-        c["imm"] = np.int64(v["value"]).astype(np.int32)
-    if row.types:
-        c["t"], c["s"] = instruction.types
-    c["latency"] = {"floating": spec.engine.fp_latency, "integer": 1, "load": 1}.get(
-        row.latency, spec.special.get(row.latency, 1)
-    )
-    if row.unit is Unit.VECTOR:
-        _decode_vector(spec, instruction, c)
-    return c
-
-
-def _decode_vector(spec: MachineSpec, instruction: Decoded, c: np.ndarray) -> None:
-    row, v = instruction.row, instruction.values
-    t, s = instruction.types
-    c["vector"], c["sources"], c["to_register"] = 1, row.sources, row.to_register
-    c["lead"] = spec.lead(setup_key(row, t, s, bool(v.get("scalar", 0))))
-    rate = spec.rate[rate_key(row, t, s)]
-    c["per_cycle"] = max(1, round(rate))
-    c["per_element"] = max(1, round(1 / rate))
-    if "group" in v:
-        c["group"] = (32, 16, 8, 4)[v["group"]]
-
-
-def threads_in_use(program: Program) -> int:
-    """Highest microthread number that any code word could name, plus one."""
-    top = 0
-    for kernel in program.kernels:
-        words = [int(w) for w in kernel.code]
-        for pc in range(len(words)):
-            try:
-                top = max(top, decode(words, pc).values.get("thread", -1) + 1)
-            except IllegalInstruction:
-                continue
-    return top
-
-
-def control_queues(kernel: Kernel) -> set[int]:
-    """Output queues that may send control wavelets: named by `sendc`, or by a descriptor that `ldd` finds in
-    the initial data. One that is made at run time stops the engine when it is loaded (scalars.py)."""
-    queues: set[int] = set()
-    words = [int(w) for w in kernel.code]
-    for pc in range(len(words)):
-        try:
-            instruction = decode(words, pc)
-        except IllegalInstruction:
-            continue
-        if instruction.row.name == "sendc":
-            queues.add(instruction.values["queue"])
-        if instruction.row.name == "ldd":
-            address = instruction.values["address"]
-            flags = int.from_bytes(kernel.data[address : address + 2].tobytes(), "little")
-            if flags & 3 == DescriptorKind.FABRIC_OUT and flags >> 7 & 1 and not flags >> 9:
-                queues.add(flags >> 4 & 7)
-    return queues
-
-
-def control_colours(program: Program, inputs: dict[str, list[Lane]]) -> set[int]:
-    """Colours that can carry control wavelets: bound to a queue that `sendc` or a control descriptor uses,
-    or fed by the host."""
-    colours: set[int] = set()
-    for index, kernel in enumerate(program.kernels):
-        for queue in control_queues(kernel):
-            bound = program.out_colour[program.placement == index][:, queue]
-            colours.update(int(c) for c in np.unique(bound) if c >= 0)
-    for name, lanes in inputs.items():
-        if any(lane[1] is not None and np.any(lane[1]) for lane in lanes):
-            colours.add(program.edge_ports[name].colour)
-    if colours and any(route.swap for route in program.route_table):
-        colours |= {c ^ 1 for c in colours}
-    return colours
-
-
-def _task_tables(program: Program) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    kernels = np.zeros(max(1, len(program.kernels)), KERNEL)
-    slots = np.full((len(kernels), 40), -1, np.int8)
-    rows = []
-    for k, kernel in enumerate(program.kernels):
-        kernels[k]["first_task"] = len(rows)
-        kernels[k]["n_tasks"] = len(kernel.tasks)
-        kernels[k]["data_bytes"] = len(kernel.data)
-        kernels[k]["control_queues"] = sum(1 << queue for queue in control_queues(kernel))
-        for slot, task in enumerate(sorted(kernel.tasks.values(), key=lambda task: task.id)):
-            slots[k, task.id] = slot
-            if task.queue >= 0:
-                slots[k, 32 + task.queue] = slot
-                kernels[k]["data_queues"] |= 1 << task.queue
-            rows.append((task.id, task.kind, task.queue, task.priority, task.entry, task.blocked, task.pc))
-    return kernels, slots, np.array(rows, TASK) if rows else np.zeros(1, TASK)
-
-
-def _descriptor_slots(code: np.ndarray) -> np.ndarray:
-    """(16,) int8: descriptor registers that occur in the code, numbered densely."""
-    used: set[int] = set()
-    vector = code[code["vector"] == 1]
-    for name in ("rd", "ra", "rb"):
-        used.update(int(r) for r in vector[name])
-    by_name = {row.name: row.opcode for row in INSTRUCTIONS}
-    for op in ("ldd", "setd", "addd"):
-        used.update(int(r) for r in code["rd"][code["op"] == by_name[op]])
-    slots = np.zeros(DESCRIPTORS, np.int8)
-    for slot, register in enumerate(sorted(used)):
-        slots[register] = slot
-    return slots
+def _elaborate(
+    spec: MachineSpec, program: Program, prepared: Prepared, control: frozenset[int], contended: np.ndarray
+) -> Elaborated:
+    graph = elaborate(spec, program, set(control), contended)
+    arbiter_of, arbiters = _arbiters(graph)
+    pipes, ring_slots = _pipes(graph, program.width * program.height, arbiter_of, len(arbiters))
+    pes = _pes(program, prepared.kernels, prepared.tasks, prepared.task_slot, graph, set(control))
+    return Elaborated(graph, arbiters, _channels(graph, arbiter_of), pipes, ring_slots, pes)
 
 
 def load(
@@ -208,19 +70,22 @@ def load(
     `sram` (n, stride) uint8 is used in place; `contended` (n, 5) bool: links to arbitrate. Raises Rejected
     for routes that lead nowhere.
     """
-    control = control_colours(program, inputs)
-    graph = elaborate(spec, program, control, contended)
     n = program.width * program.height
-    kernels, task_slot, tasks = _task_tables(program)
-    code = [decode_kernel(spec, kernel) for kernel in program.kernels] or [np.zeros(1, CODE)]
-    starts = np.cumsum([0] + [len(c) for c in code])
-    kernels["code"] = starts[:-1][: len(kernels)]
-    kernels["code_words"] = [len(c) - 1 for c in code]
-    code_all = np.concatenate(code)
-    descriptor_slot = _descriptor_slots(code_all)
-    descriptor_count = int(descriptor_slot.max()) + 1
-    slots = max(1, int(kernels["n_tasks"].max()))
-    contexts = 1 + threads_in_use(program)
+    prepared = kept(program, ("code", spec), lambda: prepare(spec, program))
+    # The host's own control wavelets depend on the run, those of the code do not.
+    control = kept(program, "control", lambda: frozenset(control_colours(program, {})))
+    if any(lane[1] is not None and np.any(lane[1]) for lanes in inputs.values() for lane in lanes):
+        control = frozenset(control_colours(program, inputs))
+    known = int(contended.sum())  # links are only ever added, so their number says which
+    elaborated = kept(
+        program,
+        ("fabric", spec, control, known),
+        lambda: _elaborate(spec, program, prepared, control, contended),
+    )
+    graph = elaborated.graph
+    descriptor_count = int(prepared.descriptor_slot.max()) + 1
+    slots = max(1, int(prepared.kernels["n_tasks"].max()))
+    contexts = prepared.contexts
     source_lanes = [
         lane
         for name, port in program.edge_ports.items()
@@ -230,7 +95,7 @@ def load(
 
     machine = np.zeros(1, MACHINE)
     channels = len(graph.channel_router)
-    arbiter_of, arbiters = _arbiters(graph)
+    arbiters = elaborated.arbiters.copy()
     items = n + channels + len(arbiters) + len(graph.source_pipe)
     for name, value in {
         "pes": n,
@@ -260,23 +125,22 @@ def load(
     flat = sram.reshape(-1)
     total_words = sum(len(lane[0]) for lane in source_lanes)
     capacity = 2 * RESERVE + max(1 << 12, total_words)
-    pipes, ring_slots = _pipes(graph, program, n, channels, arbiter_of, machine[0])
     state = State(
         machine=machine,
         run=run,
-        code=code_all,
-        kernels=kernels,
-        tasks=tasks,
-        task_slot=task_slot,
+        code=prepared.code,
+        kernels=prepared.kernels,
+        tasks=prepared.tasks,
+        task_slot=prepared.task_slot,
         sram8=flat,
         sram16=flat.view(np.uint16),
         sram32=flat.view(np.uint32),
         written=strict.reshape(-1) if strict is not None else np.zeros(0, np.bool_),
-        pes=_pes(program, kernels, tasks, task_slot, graph, control),
+        pes=elaborated.pes.copy(),
         registers=np.zeros((n, 16), np.uint32),
         ready=np.zeros((n, 16), np.int64),
         descriptors=_blank_descriptors(n * descriptor_count),
-        descriptor_slot=descriptor_slot,
+        descriptor_slot=prepared.descriptor_slot,
         task_time=np.full(n * slots, -1, np.int64),
         counters=np.zeros((n, len(Cycle)), np.int64),
         recent=np.zeros((n, 8), np.uint16),
@@ -285,10 +149,10 @@ def load(
         vectors=np.zeros(n * contexts, VECTOR),
         operands=np.zeros(n * contexts * 3, OPERAND),
         costs=np.zeros((COST_ENTRIES, COST_FIELDS), np.int32),
-        pipes=pipes,
-        ring_value=np.zeros(ring_slots, np.uint32),
-        ring_time=np.zeros(ring_slots, np.int64),
-        channels=_channels(graph, arbiter_of),
+        pipes=elaborated.pipes.copy(),
+        ring_value=np.zeros(elaborated.ring_slots, np.uint32),
+        ring_time=np.zeros(elaborated.ring_slots, np.int64),
+        channels=elaborated.channels.copy(),
         channel_in=np.ascontiguousarray(graph.channel_in, np.int32),
         channel_out=np.ascontiguousarray(graph.channel_out, np.int32),
         **watch_arrays(graph.channel_watched, graph.channel_router),
@@ -348,11 +212,10 @@ def _arbiters(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return of, arbiters
 
 
-def _pipes(
-    graph: Graph, program: Program, n: int, channels: int, arbiter_of: np.ndarray, machine: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """(PIPE records with consumers and producers, ring slots in all)."""
+def _pipes(graph: Graph, n: int, arbiter_of: np.ndarray, arbiters: int) -> tuple[np.ndarray, int]:
+    """(PIPE records with consumers and producers, ring slots in all). Work items: see State.machine."""
     stages = graph.stages
+    channels = len(graph.channel_router)
     count = len(graph.pipe_first)
     pipes = np.zeros(count, PIPE)
     last, first = graph.pipe_last, graph.pipe_first
@@ -365,9 +228,7 @@ def _pipes(
     pipes["base"] = np.concatenate([[0], np.cumsum(pipes["capacity"].astype(np.int64))[:-1]]) if count else 0
     consumer = np.full(count + 1, -1, np.int64)
     producer = np.full(count + 1, -1, np.int64)
-    item = np.where(
-        arbiter_of >= 0, machine["first_arbiter"] + arbiter_of, machine["first_channel"] + np.arange(channels)
-    )
+    item = np.where(arbiter_of >= 0, n + channels + arbiter_of, n + np.arange(channels))
     for port in range(5):
         consumer[graph.channel_in[:, port]] = item
         producer[graph.channel_out[:, port]] = item
@@ -377,7 +238,7 @@ def _pipes(
     consumer[to_host] = stages.lane[last[to_host]]
     up = np.isin(np.arange(count), graph.pe_out)
     producer[up] = stages.source[first[up]]
-    producer[graph.source_pipe] = machine["first_source"] + np.arange(len(graph.source_pipe))
+    producer[graph.source_pipe] = n + channels + arbiters + np.arange(len(graph.source_pipe))
     pipes["consumer"], pipes["producer"] = consumer, producer
     pipes["consumer_waits"] = (consumer >= n) & ~to_host  # channels have nothing to do before a wavelet comes
     return pipes, int(pipes["capacity"].sum(dtype=np.int64)) + 1

@@ -150,19 +150,18 @@ class TreeReduction(_LineReduction):
 
     def cycles(self, spec: MachineSpec) -> int:
         """All senders of a round start in the same cycle; the last PE adds the last round while it sends."""
-        taken, passed = spec.engine.branch_taken, spec.engine.branch_not_taken
-        copy, add = 2 + spec.lead("copy"), 2 + spec.lead("elementwise")
-        far = self.pes - 1
-        sends = [2 + taken + copy]  # first issue of the senders of each round
-        t = 2 + passed + 1 + add
+        copy, add = spec.lead("copy"), spec.lead("elementwise")
+        far, begun = self.pes - 1, 7 + spec.engine.branch_taken  # seven instructions, then a jump
+        sends = [begun + copy]  # first issue of the senders of each round
+        ready = begun + 1 + add
         for d in range(self.rounds - 1):
-            t = max(t, sends[d] + distance(spec, 1 << d)) + self.words + 1
-            sends.append(t + taken + copy)
-            t += passed + add
+            t = max(ready, sends[d] + distance(spec, 1 << d)) + self.words + 1
+            sends.append(t + copy)
+            ready = t + 1 + add
         rounds = [d for d in range(self.rounds) if far >> d & 1]
-        t = 0 if rounds else copy
+        t = 0 if rounds else 2 + copy
         for d in rounds:
-            t += add + (d in (rounds[0], rounds[-1]))
+            t += 2 + (d in (rounds[0], rounds[-1])) + add
             t = max(t, sends[d] + distance(spec, far % (1 << d) + 1))
             t += self.words if d != rounds[-1] else 0
         return length(spec, t + self.words - 1, leaves=True)

@@ -69,10 +69,10 @@ def test_the_model_writes_the_golden_tokens(file, tensors):
             token, lambda _, layer: residuals.extend(layer.stages[s] for s in ("x_mid", "x_out"))
         )
     errors = model.logits(hidden) - tensors["p0_logits_last"]
-    assert np.sqrt(np.mean(errors**2)) < 0.03
+    assert np.sqrt(np.mean(errors**2)) < 0.012  # the aim is 0.03
     for half, (have, want) in enumerate(zip(residuals, tensors["p0_resid_last_token"][1:], strict=True)):
         rms = np.sqrt(np.mean((have - want) ** 2) / np.mean(want**2))
-        assert rms < 4e-3, f"half-layer {half}"
+        assert rms < 3e-3, f"half-layer {half}"
     for layer in model.layers:
         layer.reset()
     assert model.greedy(prompt["prompt_ids"], 32) == prompt["greedy32"]

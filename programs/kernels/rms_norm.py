@@ -17,13 +17,16 @@ def squares_at_once(values: int) -> int:
     return 8 if values % 8 == 0 else 4
 
 
-def rms_norm(norm: str, values: int, total: int, eps: float, column: Axis) -> list[str]:
+def rms_norm(norm: str, values: int, total: int, eps: float, column: Axis, residual: str = "") -> list[str]:
     """Lines that turn `hidden` f16[values] of every row, `total` in all rows, into `x`.
 
     Squares are added up in 8 sums (4 if 8 do not divide `values`), then these in order. Symbols: `hidden`,
     `x`, `wide` f32[values], `squares` f32[8], `square` f32[1], `{norm}` f32[values]. Uses r6, r7.
+    `residual`: a symbol f32[values] to normalise; `hidden` is its f16 rounding, whose squares are taken.
     """
-    weighted = ["  vcvt.f32.f16 wide, hidden", f"  vmul.f32 wide, wide, {norm}"]
+    weighted = [f"  vmul.f32 wide, {residual or 'wide'}, {norm}"]
+    if not residual:
+        weighted.insert(0, "  vcvt.f32.f16 wide, hidden")
     sums = squares_at_once(values)
     loops = f"over j:{values // sums}, r:{sums}"
     return [
@@ -44,10 +47,15 @@ def rms_norm(norm: str, values: int, total: int, eps: float, column: Axis) -> li
     ]
 
 
-def normalised(x: np.ndarray, weight: np.ndarray, total: int, eps: float, meet: int) -> np.ndarray:
-    """Golden: float16 (rows, values) to the same; `weight` float32 alike; `meet`: row of the sums."""
+def normalised(
+    x: np.ndarray, weight: np.ndarray, total: int, eps: float, meet: int, residual: np.ndarray | None = None
+) -> np.ndarray:
+    """Golden: float16 (rows, values) to the same; `weight` float32 alike; `meet`: row of the sums.
+
+    `residual`: float32 values that `x` is the rounding of.
+    """
     wide = f32_from_f16(x)
     squares = (wide * wide).reshape(len(x), -1, squares_at_once(x.shape[1]))
     square = sum_in_chains(sum_in_order(sum_in_order(squares)), meet)
     scale = rsqrt32(add32(mul32(square, np.float32(1.0 / total)), np.float32(eps)))
-    return f16_from_f32(mul32(mul32(wide, weight), scale))
+    return f16_from_f32(mul32(mul32(wide if residual is None else residual, weight), scale))

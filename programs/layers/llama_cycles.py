@@ -25,12 +25,12 @@ def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
     norm = (
         clock.vector("fill", 8, "f32_add", 1) + clock.vector("mac", tile, "mixed_mac", 3)
         + clock.vector("reduce", 8, "reduce", 1) + spec.engine.writeback
-        + clock.vector("copy", tile, "convert") * 2
+        + clock.vector("copy", tile, "convert")
         + clock.all_reduce(plan.column, 1) + special + 4 * spec.engine.fp_latency
         + clock.vector("elementwise", tile, "f32_mul", 1) + clock.vector("elementwise", tile, "f32_mul", 2)
     )  # fmt: skip
     residual = (
-        2 * clock.vector("copy", tile, "convert") + clock.vector("elementwise", tile, "f32_add", 3)
+        clock.vector("copy", tile, "convert") + clock.vector("elementwise", tile, "f32_add", 2)
     )  # fmt: skip
     query = heads * dims
     rotate = (
@@ -57,8 +57,10 @@ def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
         )
     m, quantised = plan.matrices, plan.kind != "f16"
     products = {name: clock.product(t.rows, t.inputs, t.slice, quantised) for name, t in m.items()}
+    arrival = 2 + spec.lead("copy") + distance(spec, cols) - spec.fabric.ramp_up + tile // 2
+    arrival += clock.vector("copy", tile, "convert")
     return {
-        "arrival": 2 + spec.lead("copy") + distance(spec, cols) - spec.fabric.ramp_up + tile // 2,
+        "arrival": arrival,
         "norms": 2 * norm,
         "qkv": products["qkv"] + clock.all_reduce(plan.column, m["qkv"].outputs),
         "rope": rotate,

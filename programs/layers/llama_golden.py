@@ -1,8 +1,8 @@
 """The golden twin of a llama layer: the same operations in the same order in NumPy, bit for bit.
 
-Where the wafer stores f16 (hidden, normalised inputs, queries, keys, values, softmax weights, attention
-outputs, gated values) the twin rounds; everything between is f32. Sums run in the order of the inputs within
-a PE, then from PE to PE along columns or rows, from the ends to where they meet.
+Where the wafer stores f16 (the hidden vector at the edges, normalised inputs, queries, keys, values, softmax
+weights, attention outputs, gated values) the twin rounds; everything between is f32. Sums run in the order of
+the inputs within a PE, then from PE to PE along columns or rows, from the ends to where they meet.
 """
 
 from __future__ import annotations
@@ -68,30 +68,30 @@ class LayerGolden:
         if sequence.position >= plan.rows * plan.capacity:
             raise IndexError(f"the KV cache holds {plan.rows * plan.capacity} tokens")
         self.stages = stages = {"x_in": hidden}
-        x = self.plan.split(np.asarray(hidden, np.float16))
+        x = f32_from_f16(plan.split(np.asarray(hidden, np.float16)))  # the residual stream
         normal = self._normalised(x, "attn_norm")
-        stages["attn_norm"] = self.plan.from_lanes(normal)
-        x = self._residual(
-            x, self._rows_of("output", self._attention(self._columns_of("qkv", normal), sequence)), "attn_out"
-        )
-        stages["x_mid"] = self.plan.from_lanes(x)
+        context = self._attention(self._columns_of("qkv", normal), sequence)
+        sums = self._rows_of("output", context)
+        x = add32(sums, x)
+        between = {"attn_norm": normal, "attn_out": sums, "x_mid": x}
         normal = self._normalised(x, "ffn_norm")
-        stages["ffn_norm"] = self.plan.from_lanes(normal)
         sums = self._columns_of("gate_up", normal)
         gated = silu_gated(sums)
         for name, values in (("gate", sums[:, 0::2]), ("up", sums[:, 1::2]), ("gated", gated)):
             stages[name] = values.reshape(-1)[: config.ffn]
-        x = self._residual(x, self._rows_of("down", gated), "down")
+        sums = self._rows_of("down", gated)
+        x = f16_from_f32(add32(sums, x))
+        between |= {"ffn_norm": normal, "down": sums, "x_out": x}
+        stages |= {name: plan.from_lanes(values) for name, values in between.items()}
         sequence.position += 1
-        stages["x_out"] = self.plan.from_lanes(x)
         return stages["x_out"]
 
     # --- parts of a step ---
 
     def _normalised(self, x: np.ndarray, norm: str) -> np.ndarray:
-        """RMSNorm, float16 (rows, tile) both."""
-        plan, config = self.plan, self.plan.config
-        return normalised(x, self._norms[norm], config.hidden, config.eps, plan.column.meet)
+        """RMSNorm, float32 (rows, tile) to float16; the squares are those of x rounded to f16."""
+        plan, config, weight = self.plan, self.plan.config, self._norms[norm]
+        return normalised(f16_from_f32(x), weight, config.hidden, config.eps, plan.column.meet, x)
 
     def _attention(self, sums: np.ndarray, sequence: _Sequence) -> np.ndarray:
         """Attention outputs float16 (cols, context) from the sums (cols, queries, key, value)."""
@@ -131,11 +131,6 @@ class LayerGolden:
                 np.multiply(column, x[..., j, None], out=product)
                 np.add(sums, product, out=sums)
         return sums
-
-    def _residual(self, x: np.ndarray, sums: np.ndarray, stage: str) -> np.ndarray:
-        """x plus a GEMV's sums, both (rows, tile), rounded once to float16."""
-        self.stages[stage] = self.plan.from_lanes(sums)
-        return f16_from_f32(add32(sums, f32_from_f16(x)))
 
     # --- shapes ---
 

@@ -44,9 +44,8 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
     heads, dims, tile = config.queries, plan.dims, plan.tile
     scale = f"f32({config.head_dim**-0.5!r})"
     residual = [
-        "  vcvt.f32.f16 wide, hidden",
-        f"  vadd.f32 wide[i], sums[i], wide[i] over i:{tile}",
-        "  vcvt.f16.f32 hidden, wide",
+        f"  vadd.f32 residual[i], sums[i], residual[i] over i:{tile}",
+        "  vcvt.f16.f32 hidden, residual",
     ]
 
     def column_sums(name: str) -> list[str]:
@@ -59,8 +58,9 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
     leave = Vector("sums[i]", f"i:{tile}")
     region = "r15" if plan.requests > 1 else ""
     return [
-        ("the activation arrives and starts the layer", ["  vmov.f16 message, arriving", *_chosen(plan)]),
-        ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, column)),
+        ("the activation arrives and starts the layer", [
+            "  vmov.f16 message, arriving", "  vcvt.f32.f16 residual, hidden", *_chosen(plan)]),
+        ("RMSNorm", rms_norm("attn_norm", tile, config.hidden, config.eps, column, "residual")),
         ("queries, keys, values", [*product("qkv", "x"), *column_sums("qkv")]),
         ("rotary position; queries carry the scale of the scores", [
             *rope(heads + 1, dims),
@@ -75,7 +75,7 @@ def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
             column, region)),
         ("output projection and residual", [
             *product("output", "context"), *all_reduce(row, leave, "output"), *residual]),
-        ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, column)),
+        ("RMSNorm", rms_norm("ffn_norm", tile, config.hidden, config.eps, column, "residual")),
         ("gate and up", [*product("gate_up", "x"), *column_sums("gate_up")]),
         ("SiLU gate", silu_gate(plan.ffn, plan.share, column)),
         ("down projection, residual, departure", [

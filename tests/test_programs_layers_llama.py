@@ -17,7 +17,7 @@ from waferloom.programs.layers.llama import (
     plan_layer,
     reset_layer,
 )
-from waferloom.programs.layers.llama_plan import CODE_BYTES, alternatives
+from waferloom.programs.layers.llama_plan import alternatives
 
 WSE3 = machine("wse3")
 SMALL = LayerConfig(hidden=32, heads=2, kv_heads=1, head_dim=16, ffn=64, kv_capacity=64)
@@ -158,12 +158,15 @@ def test_large_numbers_pass_as_in_the_real_model():
 # --- plans ---
 
 
-@pytest.mark.parametrize("grid", [(12, 12), (24, 24), (12, 6)])
-def test_code_and_data_fit_what_the_plan_says(grid):
-    plan = plan_layer(LayerConfig(576, 9, 3, 64, 1536, kv_capacity=256), WSE3, grid)
+@pytest.mark.parametrize(
+    ("grid", "heads", "requests"), [((12, 12), 9, 1), ((24, 24), 9, 3), ((12, 8), 3, 1), ((12, 18), 48, 2)]
+)
+def test_code_and_data_fit_what_the_plan_says(grid, heads, requests):
+    config = LayerConfig(576, heads, 3, 64, 1536, kv_capacity=128)
+    plan = plan_layer(config, WSE3, grid, requests=requests)
     kernel = build_layer(plan).kernels[0]
     assert 4 * len(kernel.code) + len(kernel.data) <= plan.sram_bytes
-    assert plan.sram_bytes - 4 * len(kernel.code) - len(kernel.data) < CODE_BYTES
+    assert plan.sram_bytes - 4 * len(kernel.code) - len(kernel.data) < 1200, "not much is given away"
 
 
 def test_the_default_grid_holds_smollm2():

@@ -35,7 +35,7 @@ __all__ = [
 
 WeightKind = Literal["q4", "q8", "f16"]
 SUMS = 8  # outputs whose sums the engine keeps
-CODE_BYTES = 4_608  # code and descriptors of a layer program, at most; the tests compare
+CODE_BYTES, QUERY_BYTES = 3_400, 32  # code and descriptors, and per query head, at most; the tests compare
 DEFAULT_GRID = (12, 12)  # the fewest PEs that hold SmolLM2's layer with 2,048 tokens and room for slices
 MOST_SLICE_BYTES = 32_768  # of the buffer in which weights become f16
 
@@ -273,16 +273,21 @@ class LayerPlan:
         return stores(self)
 
     @property
+    def code_bytes(self) -> int:
+        """Bytes of code and descriptors, at most."""
+        return CODE_BYTES + QUERY_BYTES * self.config.queries
+
+    @property
     def sram_bytes(self) -> int:
         """Bytes of a PE: data, and the most that code and descriptors take."""
-        return sum(store.nbytes for store in self.stores) + CODE_BYTES
+        return sum(store.nbytes for store in self.stores) + self.code_bytes
 
     def sram_map(self) -> str:
         """A table of the SRAM of a PE."""
         lines = [f"{s.nbytes:>7,} B  {s.name:<12} {s.purpose}" for s in self.stores if s.nbytes >= 64]
         rest = sum(s.nbytes for s in self.stores if s.nbytes < 64)
         lines += [f"{rest:>7,} B  {'scalars':<12} roles, counters, short vectors"]
-        lines += [f"{CODE_BYTES:>7,} B  {'code':<12} at most, with descriptors"]
+        lines += [f"{self.code_bytes:>7,} B  {'code':<12} at most, with descriptors"]
         free = self.spec.sram.bytes - self.sram_bytes
         return "\n".join([*lines, f"{self.sram_bytes:>7,} B  of {self.spec.sram.bytes:,}; {free:,} free"])
 

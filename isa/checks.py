@@ -83,10 +83,23 @@ def reserved(program: Program, reserved_colours: Collection[int], machine: str) 
         Diagnostic(
             "range",
             f"colour {c}" + (f" (`{names[c]}`)" if c in names else "") + f" is reserved on {machine}",
+            _user(program, c),
             help=f"legal colours: {legal}",
         )
         for c in sorted(used & set(reserved_colours))
     ]  # fmt: skip
+
+
+def _user(program: Program, colour: int) -> Location | None:
+    """Where a colour is used: its edge port, or the kernel of the first PE with a queue bound to it."""
+    for port in program.edge_ports.values():
+        if port.colour == colour and port.location:
+            return port.location
+    for table in (program.out_colour, program.in_colour):
+        for y, x, _ in np.argwhere(table == colour)[:1]:
+            kernel = program.kernel_at(int(x), int(y))
+            return kernel.location if kernel else None
+    return None
 
 
 def capacity(kernel: Kernel, limit: int, what: str) -> list[Diagnostic]:

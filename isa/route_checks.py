@@ -98,6 +98,9 @@ class _GridCheck:
                 if missing.any():
                     name = (kernel.out_queues if output else kernel.in_queues).get(queue, str(queue))
                     place = kernel.locations[pc] if 0 <= pc < len(kernel.locations) else None
+                    if pc < 0:  # a data task
+                        tasks = kernel.tasks.values()
+                        place = next((t.location for t in tasks if not output and t.queue == queue), None)
                     ys, xs = np.nonzero(missing)
                     before = len(self.found)
                     self.report(

@@ -1,13 +1,16 @@
 """Every tests/asm/*.loom is a test: `ok_` files assemble, `err_` files give exactly the findings they name.
 
 An expectation is a comment `;! error[range] text` (or `warning[...]`) on the line it is about, or on a line
-of its own under it; `text` must occur in the finding's text. `;! params rows=1` sets parameters.
+of its own under it; `text` must occur in the finding's text, and what follows a ` | ` in its notes or its
+help. `;! params rows=1` sets parameters; `;! machine tiny` asks whether the program fits this machine, too.
 """
 
 import re
 from pathlib import Path
 
 import pytest
+from waferloom.fabric.fit import check_fit
+from waferloom.fabric.spec import machine
 from waferloom.isa.assembler import assemble_file
 from waferloom.isa.diagnostics import AssemblyError, Diagnostic
 from waferloom.isa.errors import CATEGORIES
@@ -32,10 +35,12 @@ def parameters(text: str) -> dict[str, int]:
     return {name: int(value) for row in found for name, value in re.findall(r"(\w+)=(-?\d+)", row)}
 
 
-def assembled(path: Path, values: dict[str, int]) -> tuple[str, list[Diagnostic]]:
+def assembled(path: Path, text: str) -> tuple[str, list[Diagnostic]]:
     """`ok` or `err`, and the findings."""
     try:
-        assembly = assemble_file(path, parameters=values)
+        assembly = assemble_file(path, parameters=parameters(text))
+        for name in re.findall(r"^;! machine (\w+)$", text, re.MULTILINE):
+            check_fit(machine(name), assembly.program)
     except AssemblyError as error:
         return "err", error.diagnostics
     assert not list(violations(assembly.program))
@@ -46,14 +51,20 @@ def assembled(path: Path, values: dict[str, int]) -> tuple[str, list[Diagnostic]
 def test_example(path: Path) -> None:
     text = path.read_text("utf-8")
     expected = expectations(text)
-    ends, findings = assembled(path, parameters(text))
+    ends, findings = assembled(path, text)
     assert path.stem.startswith(ends), findings
     missing = list(expected)
     unexpected = []
     for finding in findings:
         line = finding.location.line if finding.location else 0
         for item in missing:
-            if item[:3] == (line, finding.severity, finding.category) and item[3] in finding.text:
+            said, _, more = item[3].partition(" | ")
+            others = [*(note for note, _ in finding.notes), finding.help or ""]
+            if (
+                item[:3] == (line, finding.severity, finding.category)
+                and said in finding.text
+                and any(more in other for other in others)
+            ):
                 missing.remove(item)
                 break
         else:

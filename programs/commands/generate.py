@@ -57,7 +57,16 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
     from ...fabric.spec import machine
     from ..interrupt import Stop
     from ..model_file import grid_of, open_model
-    from ..models import ChainStages, HostHead, Sampler, Tokenizer, WaferHead, describe_model, generate
+    from ..models import (
+        ChainStages,
+        HostHead,
+        Sampler,
+        Tokenizer,
+        WaferHead,
+        check_requests,
+        describe_model,
+        generate,
+    )
     from ..models.figures import document
     from ..models.wafers import chain_of_layers, head_plan, layer_plan
     from ..terminal import Progress
@@ -70,6 +79,8 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         config = describe_model(file)
         tokenizer = Tokenizer(file)
         prompt = tokenizer.chat(text) if options["chat"] else tokenizer.prompt(text)
+        prompts, capacity = [prompt] * options["requests"], min(options["kv"], config.context)
+        check_requests(prompts, options["count"], capacity, options["requests"])  # before wafers are loaded
         plan = layer_plan(config, spec, grid, options["kv"], options["requests"])
         on_wafer = (options["head"] or ("host" if options["temperature"] else "wafer")) == "wafer"
         head = head_plan(config, plan) if on_wafer else None
@@ -93,11 +104,11 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         made = generate(
             ChainStages(chain, plan, interrupted),
             ends,
-            [prompt] * options["requests"],
+            prompts,
             options["count"],
             samplers,
             stop=end,
-            capacity=min(options["kv"], config.context),
+            capacity=capacity,
             on_token=on_token,
         )
     printer.finish()

@@ -1,7 +1,7 @@
 """Whole models: what a weight file describes, its tokenizer, both ends on the host, and generation."""
 
 from .description import ModelConfig, describe_model
-from .generation import Generation, generate
+from .generation import Generation, check_requests, generate
 from .host_head import HostHead, WaferHead
 from .sampling import Sampler
 from .stages import ChainStages, GoldenStages, Stages
@@ -18,6 +18,7 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "WaferHead",
+    "check_requests",
     "describe_model",
     "generate",
 ]

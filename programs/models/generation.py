@@ -79,7 +79,7 @@ def generate(
     default.
     `capacity`: tokens that the KV cache of a request holds. Ends early, with what was made, if interrupted.
     """
-    _check(stages, prompts, count, capacity)
+    check_requests(prompts, count, capacity, stages.requests)
     chosen = list(samplers or [Sampler() for _ in prompts])
     made = Generation([list(p) for p in prompts], [[] for _ in prompts], [[] for _ in prompts])
     waiting: deque[tuple[int, int]] = deque()  # (request, item whose output gives its next token)
@@ -103,11 +103,12 @@ def generate(
     return made
 
 
-def _check(stages: Stages, prompts: Sequence[Sequence[int]], count: int, capacity: int | None) -> None:
+def check_requests(prompts: Sequence[Sequence[int]], count: int, capacity: int | None, requests: int) -> None:
+    """Raise Usage for what `generate` cannot do on stages that keep `requests` apart."""
     if count < 1:
         raise Usage(f"{count} tokens; at least 1 is needed", category="range")
-    if not prompts or len(prompts) > stages.requests:
-        raise Usage(f"{len(prompts)} requests; these stages keep {stages.requests} apart", category="range")
+    if not prompts or len(prompts) > requests:
+        raise Usage(f"{len(prompts)} requests; these stages keep {requests} apart", category="range")
     for request, prompt in enumerate(prompts):
         if not prompt:
             raise Usage(

@@ -211,7 +211,8 @@ class LayerPlan:
         """The middle of a line of PEs or its last one, whichever costs fewer cycles for sums of `counts`."""
         middle, last = pes // 2, pes - 1
         per_hop = hop(self.spec) + self.spec.fabric.hop
-        saved = per_hop * (last - middle) * len(counts)
+        second = 2 + self.spec.lead("elementwise")  # in the middle, the addition of the other side's sums
+        saved = (per_hop * (last - middle) - second) * len(counts)
         return last if pes > 2 and sum(counts) >= saved else middle
 
     # --- the edges ---

@@ -149,7 +149,7 @@ class WaitGraph:
             self.colour_names.get(colour),
             fill,
             capacity,
-            int(waits.since[node]),
+            min(int(waits.since[node]), self.outcome.cycles),  # a vector's first issue may lie beyond the end
             task,
             place(kernel, pc),
             decoded.row.name if decoded else f"pc {pc}",

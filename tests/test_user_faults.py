@@ -11,7 +11,7 @@ from test_fabric_chain import NS, chain_of, everything, numbers
 from tiny_model import write_model
 from waferloom.fabric.spec import machine
 from waferloom.fabric.wafer import ENGINES, Wafer
-from waferloom.isa.assembler import assemble_text
+from waferloom.isa.assembler import assemble_file, assemble_text
 from waferloom.programs.cli import cli
 from waferloom.programs.models import Tokenizer
 from waferloom.programs.weights import open_gguf
@@ -127,3 +127,15 @@ def test_a_cache_of_one_token(model):
     ask = ("generate", text, "--model", model, "--grid", "2x2", "--kv", "1")
     assert call(*ask, "--tokens", "1")[0] == 0
     assert "error[capacity]" in call(*ask, "--tokens", "2")[2]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["hang_wavelets_left", "fault_bounds", "limit_branch_to_self"])
+def test_a_run_after_a_bad_end(engine, name):
+    """T11: nothing of a run is left but SRAM: the second one ends like the first."""
+    made = assemble_file(ROOT / "tests" / "run" / f"{name}.loom").program
+    wafer = Wafer(machine("tiny"), made, engine=engine)
+    inputs = {port: np.zeros((1, *made.edge_ports[port].shape), np.int32) for port in made.edge_ports}
+    first, second = (wafer.run(inputs, max_cycles=500) for _ in range(2))
+    assert first.end == name.split("_")[0]
+    assert first.dumps(host=False) == second.dumps(host=False)

@@ -17,7 +17,7 @@ from .outcome import Cycle
 if TYPE_CHECKING:
     from .result import Result
 
-__all__ = ["METRICS", "HeatMap", "metric"]
+__all__ = ["METRICS", "HeatMap", "check_metric", "metric"]
 
 BLOCKS = " ░▒▓█"
 ASCII = " .:*#"
@@ -145,9 +145,14 @@ METRICS: dict[str, tuple[str, str, Callable[[Result], np.ndarray], bool]] = {
 }
 
 
-def metric(result: Result, name: str, aggregate: str = "max") -> HeatMap:
-    """The map of one metric of a run."""
+def check_metric(name: str) -> None:
+    """Raise Usage unless `name` is one of METRICS."""
     if name not in METRICS:
         raise Usage(f"no metric {name!r}; legal: {', '.join(METRICS)}", category="name")
+
+
+def metric(result: Result, name: str, aggregate: str = "max") -> HeatMap:
+    """The map of one metric of a run."""
+    check_metric(name)
     title, unit, array, only_pes = METRICS[name]
     return HeatMap(title, array(result), unit, result.placed if only_pes else None, aggregate)

@@ -23,6 +23,7 @@ from .wavelets import Lane
 __all__ = ["ENGINES", "Wafer"]
 
 ENGINES = ("fast", "reference")
+MOST_CYCLES = 10**18  # as a limit; the engines count in 64 bits, and need room for what is due later
 
 
 class Wafer:
@@ -133,6 +134,8 @@ class Wafer:
         """
         if max_cycles is not None and max_cycles < 1:
             raise Usage(f"max_cycles is {max_cycles}; at least 1 cycle is needed")
+        if max_cycles is not None and max_cycles > MOST_CYCLES:
+            raise Usage(f"max_cycles is {max_cycles:,}; at most {MOST_CYCLES:,} can be counted")
         packed = self._packed(dict(inputs or {}), dict(wavelets_in or {}))
         run = _engine(self.engine)
         began = time.perf_counter()

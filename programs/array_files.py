@@ -13,7 +13,7 @@ import numpy as np
 
 from ..isa.errors import Rejected, Usage
 
-__all__ = ["ArrayFileError", "load_all", "load_one", "save_all"]
+__all__ = ["ArrayFileError", "check_writable", "load_all", "load_one", "save_all"]
 
 READ_SUFFIXES = (".npy", ".npz", ".safetensors")
 WRITE_SUFFIXES = (".npz", ".safetensors", "a folder (name ending in /)")
@@ -48,8 +48,20 @@ def load_one(path: str, name: str) -> np.ndarray:
     raise ArrayFileError(file, f"no array {name!r}; it has {_names(found)}", help=f"name one: {file}:KEY")
 
 
+def check_writable(path: str) -> None:
+    """Raise Usage if `save_all` could not write there: an unknown kind of file, or no folder to hold it."""
+    target = Path(path)
+    if path.endswith(("/", os.sep)) or target.is_dir():
+        return
+    if target.suffix not in (".npz", ".safetensors"):
+        raise Usage(f"{path}: unknown kind of output; legal: {', '.join(WRITE_SUFFIXES)}")
+    if not target.parent.is_dir():
+        raise Usage(f"{path}: cannot be written: there is no folder {target.parent}")
+
+
 def save_all(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name; the kind of file follows from the name of `path`."""
+    check_writable(path)
     target = Path(path)
     try:
         if path.endswith(("/", os.sep)) or target.is_dir():
@@ -58,14 +70,12 @@ def save_all(path: str, arrays: Mapping[str, np.ndarray]) -> None:
                 np.save(target / f"{name}.npy", array, allow_pickle=False)
         elif target.suffix == ".npz":
             np.savez(target, **dict(arrays))  # type: ignore[arg-type]
-        elif target.suffix == ".safetensors":
+        else:
             from safetensors.numpy import save
 
             target.write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-        else:
-            raise Usage(f"{path}: unknown kind of output; legal: {', '.join(WRITE_SUFFIXES)}")
     except OSError as error:
-        raise ArrayFileError(path, f"cannot be written: {error.strerror or error}") from None
+        raise Usage(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _arrays(path: Path) -> Iterator[tuple[str, np.ndarray]]:

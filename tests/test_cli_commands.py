@@ -114,6 +114,10 @@ def test_completion_script():
         (["run", str(RUN / "fault_bounds.loom"), *ENGINE], 6, "error[fault]: bounds"),
         (["run", str(RUN / "ok_idle_pe.loom"), "--map", "heat", *ENGINE], 2, "no metric 'heat'"),
         (["run", RELAY, "--read", "onw", *ENGINE], 2, "no PE has a symbol `onw`"),
+        (["run", RELAY, "--max-cycles", "99999999999999999999", *ENGINE], 2, "can be counted"),
+        (["run", RELAY, "--output", "nowhere/a.npz", *ENGINE], 2, "nowhere/a.npz: cannot be written"),
+        (["run", RELAY, "--output", "a.txt", *ENGINE], 2, "unknown kind of output"),
+        (["run", RELAY, "--result", "nowhere/a.json", *ENGINE], 2, "there is no folder nowhere"),
         (["fetch", "smolm"], 2, "no pinned weights"),
     ],
 )

@@ -194,6 +194,7 @@ def test_inputs_are_checked():
     assert "`x` is declared f16" in message(lambda: w.run({"x": good.astype(np.float32)}))
     assert "takes shape (2, 4)" in message(lambda: w.run({"x": good[:, :2]}))
     assert "at least 1 cycle" in message(lambda: w.run({"x": good}, 0))
+    assert "can be counted" in message(lambda: w.run({"x": good}, 10**18 + 1))
     assert "legal: fast, reference" in message(lambda: Wafer(TINY, made, engine="slow"))
 
 

@@ -69,6 +69,7 @@ def command(terminal: Terminal, **options: Any) -> None:
         wafer.write(name, array)
     for name in options["reads"]:
         wafer.symbol(name)  # a misspelt name costs no run
+    _check_results(options)
     limit = options["max_cycles"] or (written.max_cycles if written else None)
     result = _run(terminal, wafer, inputs, limit)
 
@@ -148,6 +149,22 @@ def _run(terminal: Terminal, wafer: Wafer, inputs: dict[str, Any], max_cycles: i
             return wafer.run(inputs, max_cycles, interrupted=interrupted)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _check_results(options: dict[str, Any]) -> None:
+    """Refuse before the run what could not be drawn or written after it."""
+    if options["maps"]:
+        from ...fabric.heatmap import check_metric
+
+        for name in options["maps"]:
+            check_metric(name)
+    if options["output"]:
+        from ..array_files import check_writable
+
+        check_writable(options["output"])
+    if options["result_file"] and not Path(options["result_file"]).parent.is_dir():
+        folder = Path(options["result_file"]).parent
+        raise Usage(f"--result {options['result_file']}: cannot be written: there is no folder {folder}")
 
 
 def _write_files(options: dict[str, Any], wafer: Wafer, result: Result) -> None:

@@ -95,7 +95,8 @@ CASES: dict[str, str] = {
     "test_user_faults::test_a_cache_of_one_token test_cli_generate::test_bad_inputs_are_one_message "
     "test_programs_layers_llama::test_the_cache_spreads_over_the_rows_and_refuses_what_it_cannot_hold",
     "T40 nibbles": "run/ok_q4_block test_weights_groups::test_interleaved_nibbles_are_told_from_halves",
-    "T42 scales and groups": "test_weights_groups::test_scale_that_is_not_finite "
+    "T42 scales and groups": "run/ok_q4_scales asm/err_groups "
+    "test_weights_groups::test_scale_that_is_not_finite "
     "test_weights_groups::test_zero_and_subnormal_scales_are_exact asm/err_range "
     "test_weights_gguf::test_damage_is_named_without_large_allocation "
     "test_isa_special::test_infinite_scale_and_zero_scale",

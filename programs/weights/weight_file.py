@@ -262,7 +262,8 @@ def check_shape(shape: tuple[int, ...], fail: Callable[[str], WeightFileError]) 
     if len(shape) > MAX_DIMS:
         raise fail(f"{len(shape)} dimensions, at most {MAX_DIMS} are legal")
     if max(shape, default=0) >= MAX_ELEMENTS or prod(n for n in shape if n) >= MAX_ELEMENTS:
-        raise fail(f"a shape of {' x '.join(str(min(n, MAX_ELEMENTS)) for n in shape)} has too many elements")
+        sizes = " x ".join(str(n) if n < MAX_ELEMENTS else "2^60 or more" for n in shape)
+        raise fail(f"a shape of {sizes} has too many elements")
 
 
 def check_overlaps(

@@ -1,4 +1,4 @@
-"""`waferloom generate`: a model writes text, one layer on each of a chain of emulated wafers."""
+"""`waferloom generate`: a model writes text, one layer or several on each of a chain of emulated wafers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     "--model", default="smollm2", show_default=True, metavar="FILE.gguf", help="File or pinned name."
 )
 @click.option("--machine", default="wse3", show_default=True, metavar="M", help="Preset or TOML file.")
-@click.option("--grid", metavar="CxR", help="Columns x rows of PEs per wafer [default: planned].")
+@click.option("--grid", metavar="CxR", help="Columns x rows of PEs per layer [default: planned].")
+@click.option(
+    "--wafers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Wafers for the layers, side by side if fewer than layers [default: one per layer].",
+)
 @click.option(
     "--kv", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens the KV cache holds."
 )
@@ -50,8 +56,8 @@ if TYPE_CHECKING:
 def command(terminal: Terminal, text: str, **options: Any) -> None:
     """Go on with TEXT and count every cycle on the way.
 
-    Each layer of the model is one wafer, and so is the head; the embedding is looked up on the host. The text
-    goes to stdout as it is made, the figures to stderr.
+    Each layer of the model is one wafer (or several share one, with --wafers), and so is the head; the
+    embedding is looked up on the host. The text goes to stdout as it is made, the figures to stderr.
     """
     from ...fabric.link import link
     from ...fabric.spec import machine
@@ -68,7 +74,7 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         generate,
     )
     from ..models.figures import document
-    from ..models.wafers import chain_of_layers, head_plan, layer_plan
+    from ..models.wafers import chain_of_layers, head_plan, layer_plan, layers_per_wafer
     from ..terminal import Progress
 
     spec, links, grid = machine(options["machine"]), link(options["link_file"]), grid_of(options["grid"])
@@ -82,10 +88,13 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         prompts, capacity = [prompt] * options["requests"], min(options["kv"], config.context)
         check_requests(prompts, options["count"], capacity, options["requests"])  # before wafers are loaded
         plan = layer_plan(config, spec, grid, options["kv"], options["requests"])
+        shares = layers_per_wafer(config, plan, options["wafers"])
         on_wafer = (options["head"] or ("host" if options["temperature"] else "wafer")) == "wafer"
         head = head_plan(config, plan) if on_wafer else None
         with Progress(terminal, "generate", "loading wafers"):
-            chain = chain_of_layers(file, config, plan, links, head=head, threads=options["threads"])
+            chain = chain_of_layers(
+                file, config, plan, links, wafers=len(shares), head=head, threads=options["threads"]
+            )
             ends = WaferHead(file, config) if head else HostHead(file, config)
     end = tokenizer.end if options["chat"] else None
     printer = _Printer(tokenizer, "" if options["chat"] else text, end, silent=options["as_json"])
@@ -113,7 +122,8 @@ def command(terminal: Terminal, text: str, **options: Any) -> None:
         )
     printer.finish()
     written = tokenizer.decode(token for token in made.tokens[0] if token != end)
-    told = document(config, plan, head, chain, made, written, time.perf_counter() - began, options["threads"])
+    seconds = time.perf_counter() - began
+    told = document(config, plan, shares, head, chain, made, written, seconds, options["threads"])
     _report(terminal, told, made, options["as_json"])
 
 

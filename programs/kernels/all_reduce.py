@@ -213,17 +213,21 @@ def axis_bindings(axis: Axis, place: str) -> list[str]:
     ]
 
 
-def axis_routes(axis: Axis, place: str) -> list[str]:
-    """Routes of an axis over the whole grid; empty ranges where a side has no PEs."""
+def axis_routes(axis: Axis, place: str, origin: int = 0) -> list[str]:
+    """Routes of an axis over the whole grid, the line's first PE at `origin`; empty ranges where a side has
+    no PEs."""
     if axis.pes == 1:
         return []
     meet, last, name = axis.meet, axis.last, axis.name
     inwards, outwards = ("S", "N") if place == "y" else ("E", "W")
 
     def at(first: int, to: int) -> str:
+        first, to = first + origin, to + origin
         return f"(*, {first}..{to})" if place == "y" else f"({first}..{to}, *)"
 
     def colour(side: str, of_odd: str, of_even: str) -> str:
+        if origin % 2:
+            of_odd, of_even = of_even, of_odd
         return f"({place} % 2 ? {name}_{side}{of_odd} : {name}_{side}{of_even})"
 
     ways = ", ".join([outwards] * (meet > 0) + [inwards] * (meet < last))

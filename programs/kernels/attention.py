@@ -64,22 +64,23 @@ def meeting_roles(sharing: int, used: int, row: Axis) -> list[int]:
     return sorted({group_role(x, sharing, used, row) for x in range(used)} & {BOTH, ONE, OTHER})
 
 
-def group_bindings(sharing: int, used: int, row: Axis) -> list[str]:
-    """Bindings of a placement over the whole grid: what `meets_at` and `group_role` say, as expressions."""
-    first, last = f"(x - x % {sharing})", f"(x - x % {sharing} + {sharing - 1})"
+def group_bindings(sharing: int, used: int, row: Axis, x: str = "x") -> list[str]:
+    """Bindings of a placement over the whole grid: what `meets_at` and `group_role` say, as expressions.
+    `x`: the column's number, as an expression."""
+    first, last = f"({x} - {x} % {sharing})", f"({x} - {x} % {sharing} + {sharing - 1})"
     meet = f"max({first}, min({row.meet}, {last}))"
-    of_meeting = f"x != {row.meet} || x == {last} ? {ONE} : x > {first} ? {BOTH} : {OTHER}"
-    role = f"x == {meet} ? ({of_meeting}) : x == {first} || x == {last} ? {END} : {BETWEEN}"
+    of_meeting = f"{x} != {row.meet} || {x} == {last} ? {ONE} : {x} > {first} ? {BOTH} : {OTHER}"
+    role = f"{x} == {meet} ? ({of_meeting}) : {x} == {first} || {x} == {last} ? {END} : {BETWEEN}"
     shared = sharing > 1
     return [
-        f"{GROUP.back} = " + (f"x < {used} && x != {meet} ? group_all : none" if shared else "none"),
-        f"{GROUP.copies} = " + (f"x < {used} && x == {meet} ? group_all : none" if shared else "none"),
-        f"group_role = x >= {used} ? {OUTSIDE} : {role}",
+        f"{GROUP.back} = " + (f"{x} < {used} && {x} != {meet} ? group_all : none" if shared else "none"),
+        f"{GROUP.copies} = " + (f"{x} < {used} && {x} == {meet} ? group_all : none" if shared else "none"),
+        f"group_role = {x} >= {used} ? {OUTSIDE} : {role}",
     ]
 
 
-def group_routes(sharing: int, used: int, row: Axis) -> list[str]:
-    """Routes of the copies of scores."""
+def group_routes(sharing: int, used: int, row: Axis, origin: int = 0) -> list[str]:
+    """Routes of the copies of scores, the first column at `origin`."""
     lines = []
     for x in range(used if sharing > 1 else 0):
         first = x - x % sharing
@@ -91,7 +92,7 @@ def group_routes(sharing: int, used: int, row: Axis) -> list[str]:
             ways = f"E -> {', '.join([*west, 'RAMP'])}"
         else:
             ways = f"W -> {', '.join([*east, 'RAMP'])}"
-        lines.append(f"route group_all at ({x}, *): {ways}")
+        lines.append(f"route group_all at ({origin + x}, *): {ways}")
     return lines
 
 

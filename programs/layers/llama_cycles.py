@@ -13,7 +13,7 @@ from ..kernels.clock import Clock
 from ..kernels.cycles import distance, hop
 from .llama_plan import LayerPlan
 
-__all__ = ["cycles", "steps_cycles"]
+__all__ = ["cycles", "cycles_of_regions", "steps_cycles"]
 
 
 def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
@@ -78,3 +78,11 @@ def steps_cycles(plan: LayerPlan, context: int) -> dict[str, int]:
 def cycles(plan: LayerPlan, context: int) -> int:
     """Expected cycles of a token that sees `context` tokens, itself included."""
     return sum(steps_cycles(plan, context).values())
+
+
+def cycles_of_regions(plan: LayerPlan, regions: int, context: int = 1) -> int:
+    """The same for layers side by side on one wafer: what arrives in a region has just left the one before,
+    which prepares its next position meanwhile."""
+    steps = steps_cycles(plan, context)
+    together = steps["departure"] + steps["position"] - plan.spec.fabric.hop * (plan.cols - plan.row.meet)
+    return regions * sum(steps.values()) - (regions - 1) * together

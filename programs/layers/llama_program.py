@@ -28,14 +28,27 @@ from ..kernels.rope import next_rotation, rope
 from ..kernels.silu_gate import silu_gate
 from ..kernels.tile_product import tile_product
 from .llama_memory import STATE_SCALARS
-from .llama_plan import LayerPlan
+from .llama_plan import LayerPlan, PlanError
 
 __all__ = ["build_layer", "layer_source", "steps"]
 
 
-def build_layer(plan: LayerPlan) -> Program:
-    """The layer's program: input port `hidden` in the west, output port `hidden_out` in the east."""
-    return assemble_text(layer_source(plan), name="llama_layer")
+def build_layer(plan: LayerPlan, regions: int = 1) -> Program:
+    """The layer's program: input port `hidden` in the west, output port `hidden_out` in the east.
+
+    `regions`: consecutive layers side by side, west to east, each on a grid of the plan; a hidden vector
+    passes from one to the next over the fabric, in its lanes. One run is one token through all of them.
+    Raises PlanError if the wafer is too narrow.
+    """
+    most = plan.spec.grid.width // plan.cols
+    if not 1 <= regions <= most:
+        raise PlanError(
+            f"{regions} layers of {plan.cols} columns each need {regions * plan.cols} columns; "
+            f"{plan.spec.name} has {plan.spec.grid.width}",
+            category="resource",
+            help=f"one wafer holds {most} on this grid: fewer columns per layer, or more wafers",
+        )
+    return assemble_text(layer_source(plan, regions), name="llama_layer")
 
 
 def steps(plan: LayerPlan) -> list[tuple[str, list[str]]]:
@@ -113,10 +126,11 @@ def _chosen(plan: LayerPlan) -> list[str]:
     ]
 
 
-def layer_source(plan: LayerPlan) -> str:
+def layer_source(plan: LayerPlan, regions: int = 1) -> str:
     """The program as text of the language."""
+    what = "A llama layer" if regions == 1 else f"{regions} llama layers side by side, each"
     lines = [
-        f"; A llama layer on {plan.cols} x {plan.rows} PEs, made by programs/layers/llama_program.py.",
+        f"; {what} on {plan.cols} x {plan.rows} PEs, made by programs/layers/llama_program.py.",
         ";   hidden   f16, split over the rows: in at the west edge, out at the east edge, in the same lanes",
         f";   tile     {plan.tile} of {plan.config.hidden} elements per row",
         f";   heads    {plan.config.queries} query heads per KV head, {plan.dims} dimensions per column",
@@ -138,7 +152,7 @@ def layer_source(plan: LayerPlan) -> str:
     ]
     for title, code in steps(plan):
         lines += [f"; --- {title} ---", *code]
-    lines += ["  done", "  end", "", ".layout", *(f"  {line}" for line in _layout(plan))]
+    lines += ["  done", "  end", "", ".layout", *(f"  {line}" for line in _layout(plan, regions))]
     return "\n".join(lines) + "\n"
 
 
@@ -148,32 +162,52 @@ def _colours(plan: LayerPlan) -> list[str]:
     return ["arrive", "leave", *axis_colours(plan.column), *axis_colours(plan.row), *group]
 
 
-def _layout(plan: LayerPlan) -> Sequence[str]:
+def _layout(plan: LayerPlan, regions: int) -> Sequence[str]:
+    """Colours `arrive` and `leave` change places from region to region: what leaves one enters the next."""
     cols, rows, n, used = plan.cols, plan.rows, plan.sharing, plan.attention_cols
+    x, come, go = "x", "arrive", "leave"
+    if regions > 1:
+        x = f"(x % {cols})"  # the column's number in its region
+        come, go = (f"(x / {cols} % 2 ? {pair})" for pair in ("leave : arrive", "arrive : leave"))
     centre, middle = plan.row.meet, plan.column.meet
     bindings = [
-        "arriving = arrive",
-        f"leaving = x == {centre} ? leave : none",
+        f"arriving = {come}",
+        f"leaving = {x} == {centre} ? {go} : none",
         *axis_bindings(plan.column, "y"),
-        *axis_bindings(plan.row, "x"),
-        *group_bindings(n, used, plan.row),
+        *axis_bindings(plan.row, x),
+        *group_bindings(n, used, plan.row, x),
         f"column_role = {axis_role(plan.column, 'y')}",
-        f"row_role = {axis_role(plan.row, 'x')}",
+        f"row_role = {axis_role(plan.row, x)}",
         f"gate_at = {8 * plan.share} * y",
         f"behind = {plan.share} * (y < {middle} ? y : {rows - 1} - y)",
     ]
     return [
-        f"grid {cols}, {rows}",
+        f"grid {regions * cols}, {rows}",
         "place layer at (*, *) {",
         *(f"  {binding}" for binding in bindings),
         "}",
-        f"route arrive at (0..{cols - 2}, *): W -> E, RAMP",
-        f"route arrive at ({cols - 1}, *): W -> RAMP",
-        f"route leave at ({centre}, *): RAMP -> E",
-        f"route leave at ({centre + 1}..{cols - 1}, *): W -> E",
         *axis_routes(plan.column, "y"),
-        *axis_routes(plan.row, "x"),
-        *group_routes(n, used, plan.row),
+        *(line for region in range(regions) for line in _region_routes(plan, region)),
         f"input hidden on west lanes * colour arrive : f16[{plan.lane}]",
-        f"output hidden_out on east lanes * colour leave : f16[{plan.lane}]",
+        f"output hidden_out on east lanes * colour {_ends(regions - 1)[1]} : f16[{plan.lane}]",
+    ]
+
+
+def _ends(region: int) -> tuple[str, str]:
+    """The colours on which a region's hidden vector comes and goes."""
+    return ("leave", "arrive") if region % 2 else ("arrive", "leave")
+
+
+def _region_routes(plan: LayerPlan, region: int) -> list[str]:
+    """Routes along the rows of one region."""
+    first = region * plan.cols
+    last, centre = first + plan.cols - 1, first + plan.row.meet
+    come, go = _ends(region)
+    return [
+        f"route {come} at ({first}..{last - 1}, *): W -> E, RAMP",
+        f"route {come} at ({last}, *): W -> RAMP",
+        f"route {go} at ({centre}, *): RAMP -> E",
+        f"route {go} at ({centre + 1}..{last}, *): W -> E",
+        *axis_routes(plan.row, "x", first),
+        *group_routes(plan.sharing, plan.attention_cols, plan.row, first),
     ]

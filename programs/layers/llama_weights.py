@@ -43,38 +43,47 @@ def layer_weights(file: WeightFile, layer: int) -> dict[str, Any]:
     return found
 
 
-def load_layer(wafer: Wafer, plan: LayerPlan, weights: Weights) -> None:
-    """Write the weights of a layer and set it to position 0 with an empty KV cache."""
+def load_layer(wafer: Wafer, plan: LayerPlan, weights: Weights, region: int = 0) -> None:
+    """Write the weights of a layer and set it to position 0 with an empty KV cache. `region`: which of the
+    layers side by side, from the west."""
+    at = _box(plan, region)
     for name, tile in tiles(plan, weights).items():
         matrix = plan.matrices[name]
         if plan.kind == "f16":
             tile = np.pad(tile, ((0, 0), (0, 0), (0, 0), (0, matrix.pitch - matrix.inputs)))
-        wafer.write(f"w_{name}", tile)
+        wafer.write(f"w_{name}", tile, at=at)
     for name in NORMS:
         given = np.zeros(plan.rows * plan.tile, np.float32)
         given[: plan.config.hidden] = weights[name]
         per_row = given.reshape(plan.rows, 1, plan.tile)
-        wafer.write(name, np.ascontiguousarray(np.broadcast_to(per_row, (plan.rows, plan.cols, plan.tile))))
-    wafer.write("step", rotation_step(plan))
-    reset_layer(wafer, plan)
+        whole = np.broadcast_to(per_row, (plan.rows, plan.cols, plan.tile))
+        wafer.write(name, np.ascontiguousarray(whole), at=at)
+    wafer.write("step", rotation_step(plan), at=at)
+    reset_layer(wafer, plan, region=region)
 
 
-def reset_layer(wafer: Wafer, plan: LayerPlan, request: int | None = None) -> None:
+def _box(plan: LayerPlan, region: int) -> tuple[int, int, int, int]:
+    """(x0, y0, x1, y1) of a region, corners included."""
+    return region * plan.cols, 0, (region + 1) * plan.cols - 1, plan.rows - 1
+
+
+def reset_layer(wafer: Wafer, plan: LayerPlan, request: int | None = None, region: int = 0) -> None:
     """Position 0 and an empty KV cache, of one request or of all: the next token is the first."""
+    at = _box(plan, region)
     half = plan.dims // 2
     state = np.zeros((plan.rows, plan.cols, STATE_SCALARS + 3 * half), np.int32)
     state[..., SCALARS.index("turn")] = np.arange(plan.rows)[:, None]
     state[..., STATE_SCALARS:] = first_rotation(plan).view(np.int32).ravel()
     if plan.requests == 1:
-        wafer.write("state", state)
-        wafer.write("keys", np.zeros((plan.dims, plan.capacity), np.float16))
-        wafer.write("values", np.zeros((plan.capacity, plan.dims), np.float16))
+        wafer.write("state", state, at=at)
+        wafer.write("keys", np.zeros((plan.dims, plan.capacity), np.float16), at=at)
+        wafer.write("values", np.zeros((plan.capacity, plan.dims), np.float16), at=at)
         return
     chosen = slice(None) if request is None else slice(request, request + 1)
     for name, value in (("states", state[:, :, None]), ("keys_of_all", 0), ("values_of_all", 0)):
-        whole = wafer.read(name)
+        whole = wafer.read(name, at=at)
         whole[:, :, chosen] = value
-        wafer.write(name, whole)
+        wafer.write(name, whole, at=at)
 
 
 # --- rotary position ---

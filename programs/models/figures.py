@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ SCHEMA = 1  # goes up when a key changes its meaning
 def document(
     config: ModelConfig,
     plan: LayerPlan,
+    shares: Sequence[int],
     head: HeadPlan | None,
     chain: Chain,
     made: Generation,
@@ -28,12 +30,17 @@ def document(
     host_s: float,
     threads: int,
 ) -> dict[str, Any]:
-    """What `generate --json` prints: units in key names, everything that depends on the host under `host`."""
+    """What `generate --json` prints: units in key names, everything that depends on the host under `host`.
+
+    `shares`: layers on each wafer. Cycles of a layer are those of its wafer, divided by the layers there.
+    """
     clock = plan.spec.clock_mhz
     requests = len(made.prompts)
     through = sum(map(len, made.prompts)) + made.made - requests  # items that passed all wafers
     cycles = [[stay.cycles for stay in stays[:through]] for stays in chain.stays]
-    of_layers = [count for counts in cycles[: config.layers] for count in counts] or [0]
+    of_layers = [
+        count / share for counts, share in zip(cycles, shares, strict=False) for count in counts
+    ] or [0]
     of_head = cycles[-1] if head is not None else []
     token_us = chain.microseconds(1) * made.ticks_per_token
     return {
@@ -50,6 +57,7 @@ def document(
             "clock_mhz": clock,
             "grid_pes": list(plan.grid),
             "wafers": len(chain.wafers),
+            "layers_of_wafer": list(shares),
             "requests": requests,
             "kv_capacity_tokens": plan.config.kv_capacity,
             "link_latency_ns": chain.links[0].spec.latency_ns,
@@ -69,8 +77,8 @@ def document(
             "total_tokens_per_s": sum(_rates(made)) * chain.time.ticks_per_second,
             "arrival_us": [chain.microseconds(tick) for tick in made.ticks[0]],
             "layer_cycles_mean": float(np.mean(of_layers)),
-            "layer_cycles_least": min(of_layers),
-            "layer_cycles_most": max(of_layers),
+            "layer_cycles_least": round(min(of_layers)),
+            "layer_cycles_most": round(max(of_layers)),
             "layer_cycles_bound": plan.bound(len(made.prompts[0])),
             "head_cycles_mean": float(np.mean(of_head)) if of_head else None,
             "head_cycles_bound": None if head is None else head.product_cycles,
@@ -100,8 +108,11 @@ def lines(told: dict[str, Any]) -> str:
     ends = "embedding and head on the host"
     if config["head"] == "wafer":
         ends = "the last one is the head, {} x {} PEs; embedding on the host".format(*config["head_grid_pes"])
+    wafers = f"{config['wafers']} wafer{'s' * (config['wafers'] > 1)}"
+    most = max(config["layers_of_wafer"])
+    size = f"{columns} x {rows} PEs" if most == 1 else f"up to {most} regions of {columns} x {rows} PEs"
     out = [
-        f"{model['name']}: {model['layers']} layers on {config['wafers']} wafers of {columns} x {rows} PEs "
+        f"{model['name']}: {model['layers']} layers on {wafers} of {size} "
         f"({config['machine']}, {config['clock_mhz']:g} MHz); {ends}",
         f"{config['requests']} x " * (config["requests"] > 1)
         + f"{len(told['prompt_ids'])} prompt tokens, {len(told['token_ids'])} new ones, end: {told['end']}",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...fabric.link import LinkSpec
 from ..layers import LayerPlan, alternatives
+from ..layers.llama_cycles import cycles_of_regions
 from ..summary import duration
 from .description import ModelConfig
 from .head_plan import HeadPlan
@@ -15,17 +17,27 @@ __all__ = ["SCHEMA", "layout", "lines"]
 SCHEMA = 1  # goes up when a key changes its meaning
 
 
-def layout(config: ModelConfig, plan: LayerPlan, head: HeadPlan, link: LinkSpec) -> dict[str, Any]:
+def layout(
+    config: ModelConfig, plan: LayerPlan, shares: Sequence[int], head: HeadPlan, link: LinkSpec
+) -> dict[str, Any]:
     """What `plan --json` prints: units in key names. Cycles are the formulas', with an empty KV cache and a
-    full one."""
+    full one. `shares`: layers on each wafer; the fullest one counts where a wafer is meant."""
+    most = max(shares)
     others = alternatives(plan.config, plan.spec, plan.kind)
     if plan.grid not in [other.grid for other in others]:
         others.append(plan)
-    weights = plan.cols * plan.rows * sum(matrix.stored_bytes(plan.kind) for matrix in plan.matrices.values())
+    weights = (
+        most
+        * plan.cols
+        * plan.rows
+        * sum(matrix.stored_bytes(plan.kind) for matrix in plan.matrices.values())
+    )
     hop = float(link.latency_s) * 1e6
     layer = plan.cycles(1) / plan.spec.clock_mhz
     head_us = head.product_cycles / plan.spec.clock_mhz
-    token = config.layers * layer + head_us + (config.layers + 2) * hop
+    wafer = cycles_of_regions(plan, most) / plan.spec.clock_mhz
+    layers = sum(cycles_of_regions(plan, share) for share in shares) / plan.spec.clock_mhz
+    token = layers + head_us + (len(shares) + 2) * hop
     return {
         "schema": SCHEMA,
         "model": {
@@ -40,7 +52,8 @@ def layout(config: ModelConfig, plan: LayerPlan, head: HeadPlan, link: LinkSpec)
             "weights_per_layer": plan.config.weights,
         },
         "machine": plan.spec.name,
-        "wafers": config.layers + 1,
+        "wafers": len(shares) + 1,
+        "layers_of_wafer": list(shares),
         "kv_capacity_tokens": plan.config.kv_capacity,
         "layer": _grid(plan),
         "head": {
@@ -54,11 +67,12 @@ def layout(config: ModelConfig, plan: LayerPlan, head: HeadPlan, link: LinkSpec)
         "load_us_per_wafer": weights * 8 / (link.bandwidth_gbit_s * 1e3),
         "expected": {
             "layer_us": layer,
+            "wafer_us": wafer,
             "head_us_at_least": head_us,
             "hop_us": hop,
             "token_us": token,
             "tokens_per_s_one_request": 1e6 / token,
-            "prompt_tokens_per_s": 1e6 / layer,
+            "prompt_tokens_per_s": 1e6 / wafer,
         },
     }
 
@@ -80,10 +94,15 @@ def lines(told: dict[str, Any], plan: LayerPlan) -> str:
     """The page that `plan` prints."""
     model, expected = told["model"], told["expected"]
     columns, rows = told["layer"]["grid_pes"]
+    least, most = min(told["layers_of_wafer"]), max(told["layers_of_wafer"])
+    each = "one layer on each" if most == 1 else f"{most} layers side by side on each"
+    if least < most:
+        each = f"{least} or {most} layers side by side on each"
+    of_layer = "" if most == 1 else " per layer"
     out = [
         f"{model['name']}: {model['layers']} layers, hidden {model['hidden']}, {model['heads']} heads on "
         f"{model['kv_heads']} KV heads, FFN {model['ffn']}, weights {model['weights']}",
-        f"{told['wafers']} wafers ({told['machine']}): one layer on each, {columns} x {rows} PEs; "
+        f"{told['wafers']} wafers ({told['machine']}): {each}, {columns} x {rows} PEs{of_layer}; "
         "the head on the last, {} x {} PEs; embedding on the host".format(*told["head"]["grid_pes"]),
         "",
         "SRAM of a PE:",
@@ -109,7 +128,7 @@ def lines(told: dict[str, Any], plan: LayerPlan) -> str:
         f"{duration(expected['hop_us'])} = {duration(expected['token_us'])}, "
         f"{expected['tokens_per_s_one_request']:,.0f} tokens/s for one request; "
         f"a prompt flows at {expected['prompt_tokens_per_s']:,.0f} tokens/s",
-        f"weights: {told['weight_bytes_per_wafer']:,} bytes per wafer, "
+        f"weights: {told['weight_bytes_per_wafer']:,} bytes per wafer{' at most' * (least < most)}, "
         f"{duration(told['load_us_per_wafer'])} to load over its link",
     ]
     return "\n".join(out)

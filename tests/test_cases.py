@@ -42,7 +42,8 @@ CASES: dict[str, str] = {
     "T20 SRAM": "asm/ok_sram_exactly_full asm/err_sram_one_word_more asm/err_sram_largest_three "
     "asm/err_capacity test_fabric_wafer::test_sram_exactly_full_and_one_word_over "
     "test_asm_layout::test_memory_that_just_fits_and_one_word_more",
-    "T21 code": "asm/err_code_too_long test_asm_layout::test_code_that_does_not_fit_has_its_own_message",
+    "T21 code": "asm/ok_code_exactly_full asm/err_code_too_long "
+    "test_asm_layout::test_code_that_does_not_fit_has_its_own_message",
     "T22 lengths": "run/ok_long_vectors asm/err_huge_counts asm/err_range "
     "test_asm_layout::test_the_longest_vectors_assemble "
     "test_fabric_engines_agree_cases::test_too_many_elements_are_an_extent_fault",
@@ -58,7 +59,8 @@ CASES: dict[str, str] = {
     "test_isa_numbers::test_every_bf16_pattern_widens_and_narrows_back "
     "test_isa_numbers::test_negate_and_absolute_are_moves_of_all_patterns "
     "test_isa_numbers::test_f16_from_double_is_one_rounding",
-    "T27b rounding twice": "test_isa_numbers::test_conversion_by_way_of_f32_is_a_different_path "
+    "T27b rounding twice": "run/ok_literals_round_once "
+    "test_isa_numbers::test_conversion_by_way_of_f32_is_a_different_path "
     "test_isa_numbers::test_f16_multiply_add_differs_from_rounding_twice",
     "T27d f16 by way of f32": "test_isa_numbers::test_add_subtract_multiply_of_f16_by_way_of_f32_is_exact "
     "test_isa_special::test_division_of_arrays_equals_the_definition",

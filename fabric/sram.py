@@ -15,11 +15,12 @@ import numpy as np
 from ..isa.errors import Usage
 from ..isa.program import Program
 
-__all__ = ["ROW_ALIGNMENT", "allocate", "stride_of"]
+__all__ = ["ROW_ALIGNMENT", "allocate", "available", "check_room", "stride_of"]
 
 ROW_ALIGNMENT = 8  # bytes: every PE's row starts on a boundary that any element type may be read at
 # Python names MAP_NORESERVE from 3.13 on; its value is the same on all these.
 _NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "riscv64") else 0
+_ROOM_MATTERS_FROM = 256 << 20  # bytes: not worth asking the system for less
 _HUGE_PAGES_FROM = 4 << 20  # bytes: a smaller arena gains nothing from 2 MiB pages
 
 _CDEF = """
@@ -54,6 +55,31 @@ def allocate(rows: int, stride: int) -> np.ndarray:
             help="use a smaller grid, a program with less data per PE, or a host with more memory",
         ) from None
     return flat.reshape(rows, stride)
+
+
+def available() -> int | None:
+    """Bytes of memory this host can still give without pushing anybody out; None where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            found = dict(line.split(":", 1) for line in file)
+        return sum(int(found[key].split()[0]) << 10 for key in ("MemAvailable", "SwapFree"))
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+
+
+def check_room(size: int, what: str) -> None:
+    """Raise Usage if `size` bytes of SRAM that will be filled with data are more than the host has left.
+
+    The system hands out such a mapping gladly, and kills the process while it is being filled.
+    """
+    room = available() if size >= _ROOM_MATTERS_FROM else None
+    if room is not None and size > room:
+        raise Usage(
+            f"no room for the SRAM of {what}: {size / 2**30:.1f} GiB; "
+            f"this host has {room / 2**30:.1f} GiB left",
+            category="resource",
+            help="use a smaller grid, less data per PE, or a host with more memory",
+        )
 
 
 def _mapped(size: int) -> np.ndarray | None:

@@ -178,6 +178,12 @@ class Wafer:
 
     def _load(self) -> None:
         """Initial data of every PE: a kernel's bytes to all its PEs at once, then per-PE values."""
+        filled = (
+            len(rows) * int(np.ptp(np.flatnonzero(kernel.data)))
+            for kernel, rows in zip(self.program.kernels, self._of_kernel, strict=True)
+            if np.any(kernel.data)
+        )
+        sram.check_room(sum(filled), "the wafer")
         for kernel, rows in zip(self.program.kernels, self._of_kernel, strict=True):
             if not len(rows) or not len(kernel.data):
                 continue

@@ -138,6 +138,16 @@ def test_sram_exactly_full_and_one_word_over():
         Wafer(TINY, over)
 
 
+def test_more_initial_data_than_the_host_has_left_is_refused(monkeypatch):
+    monkeypatch.setattr(sram, "available", lambda: 1 << 30)
+    sram.check_room(1 << 30, "the wafer")
+    assert "no room for the SRAM of the wafer: 1.5 GiB; this host has 1.0 GiB left" in message(
+        lambda: sram.check_room(3 << 29, "the wafer")
+    )
+    monkeypatch.setattr(sram, "available", lambda: None)  # a host that does not say
+    sram.check_room(1 << 60, "the wafer")
+
+
 def test_sram_is_committed_lazily_and_freed():
     """48 KiB for each PE of a whole wafer are reserved, not used; a view keeps the mapping alive."""
 

@@ -71,6 +71,8 @@ def test_a_model_without_chatml_refuses_to_chat(tmp_path):
 def test_characters_without_token_are_named(small):
     with pytest.raises(Usage, match=r"no token for '\\x01'"):
         small.encode("a\x01b")
+    with pytest.raises(Usage, match=r"not UTF-8: '\\udcff' at character 1"):  # a shell's byte 0xff
+        small.encode("a\udcffb")
 
 
 def test_ids_outside_the_vocabulary(small):

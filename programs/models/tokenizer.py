@@ -85,9 +85,14 @@ class Tokenizer:
         return len(self.tokens)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; raises Usage naming characters for which the vocabulary has no token."""
+        """Token ids of a text; raises Usage naming what is no text, or has no token."""
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError as error:
+            odd_one = ascii(text[error.start])
+            raise Usage(f"the text is not UTF-8: {odd_one} at character {error.start}") from None
         found: list[int] = self._splitter.encode(text).ids
-        if self.bytes_of(found) != text.encode("utf-8", "surrogatepass"):
+        if self.bytes_of(found) != raw:
             known = {c for c in text if self._knows(c)}
             odd = sorted(set(text) - known)[:8]
             raise Usage(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...fabric import sram
 from ...fabric.chain import Chain
 from ...fabric.link import LinkSpec
 from ...fabric.spec import MachineSpec
@@ -84,6 +85,8 @@ def chain_of_layers(
     """
     shares = layers_per_wafer(config, plan, wafers)
     programs = {regions: build_layer(plan, regions) for regions in set(shares)}
+    sizes = [programs[n].width * programs[n].height * sram.stride_of(programs[n]) for n in shares]
+    sram.check_room(sum(sizes), f"{len(shares)} wafers")
     made, layer = [], 0
     for regions in shares:
         wafer = Wafer(plan.spec, programs[regions], engine=engine)

@@ -212,3 +212,11 @@ def test_plan_of_smollm2(smollm2_file):
     code, out, _ = call("plan", str(smollm2_file))
     assert code == 0
     assert "31 wafers (wse3): one layer on each" in out
+
+
+def test_a_missing_tokenizers_package_is_named_with_the_way_to_install_it(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)  # as if it were not installed
+    code, out, err = call("generate", "the 12", "--model", model, "--tokens", "1", *SIZE)
+    assert (code, out) == (3, "")
+    assert "error[unsupported]: the Python package `tokenizers`" in err
+    assert "python -m pip install 'tokenizers>=0.20'" in err

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...isa.errors import Usage
+from ...isa.errors import Rejected, Usage
 from ..weights.weight_file import WeightFile, WeightFileError, quoted
 
 __all__ = ["PRE_TOKENIZERS", "TextStream", "Tokenizer"]
@@ -31,8 +31,16 @@ class Tokenizer:
 
     def __init__(self, file: WeightFile) -> None:
         """Read vocabulary, merges and the way text is split from the metadata of a GGUF file."""
-        from tokenizers import Tokenizer as Splitter
-        from tokenizers import models, pre_tokenizers
+        try:
+            from tokenizers import Tokenizer as Splitter
+            from tokenizers import models, pre_tokenizers
+        except ImportError as error:
+            raise Rejected(
+                "the Python package `tokenizers`, which splits text into tokens, cannot be imported",
+                category="unsupported",
+                notes=[str(error)],
+                help="install it for this Python: python -m pip install 'tokenizers>=0.20'",
+            ) from error
 
         self.tokens: list[str] = file.key("tokenizer.ggml.tokens", list)
         ids = {token: number for number, token in enumerate(self.tokens)}

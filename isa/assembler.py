@@ -14,6 +14,7 @@ from typing import Any
 from .checks import check
 from .code_section import CodeSection
 from .diagnostics import Diagnostics, Problem, Source, Span
+from .errors import Rejected
 from .expressions import Scope
 from .kernel_section import KernelSection
 from .layout import Layout
@@ -109,6 +110,24 @@ def _assemble(
     values: Mapping[str, Any] | None = None,
 ) -> Assembly:
     """Assemble one source. `values`: names known beforehand, such as the builder's arrays."""
+    try:
+        return _assembled(source, name, include_dirs, strict, parameters, values)
+    except RecursionError:
+        raise Rejected(
+            f"{source.name}: error[range]: an expression is nested too deeply, or has too many terms",
+            category="range",
+            help="name parts of it with `.const`",
+        ) from None
+
+
+def _assembled(
+    source: Source,
+    name: str,
+    include_dirs: Sequence[str | Path],
+    strict: bool,
+    parameters: dict[str, int],
+    values: Mapping[str, Any] | None,
+) -> Assembly:
     diagnostics = Diagnostics()
     unit = Reader(diagnostics, include_dirs).read(source)
     scope = Globals(unit, parameters, diagnostics)

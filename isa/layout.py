@@ -26,6 +26,7 @@ from .route_lines import colour_value, edge_port, range_of, route_of
 from .syntax import Definition, EdgeLine, Grid, Node, Place, Region, RouteLine
 
 LARGEST_SIDE = 32_767
+MOST_PES = 1 << 22  # of a grid: several times the largest wafer
 NONE = -1  # the value of `none`: a queue that is left unbound on purpose
 
 
@@ -142,6 +143,10 @@ class Layout:
                 raise Problem(
                     "range", f"a grid of {width} x {height} PEs; each side is 1..{LARGEST_SIDE}", node.span
                 )
+        if width * height > MOST_PES:
+            raise Problem(
+                "range", f"a grid of {width} x {height} PEs; at most {MOST_PES:,} PEs", line.width.span
+            )
         self._allocate(width, height)
 
     # --- regions ---

@@ -43,7 +43,7 @@ def mismatch(error: UnexpectedInput, span: Span, rule: str, text_of: Callable[[s
                 break
             end += 1
         here = Span(span.source, start, end)
-        found = f"`{here.text}`"
+        found = f"`{here.text}`" if here.text.isprintable() else f"character U+{ord(here.text[0]):04X}"
     elif token is not None and token.type != "$END" and token.start_pos is not None:
         here = Span(span.source, span.start + token.start_pos, span.start + token.end_pos)
         found = f"`{here.text}`"

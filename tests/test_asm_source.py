@@ -38,6 +38,22 @@ def test_awkward_texts_give_the_same_program(tmp_path: Path, change) -> None:
     assert (plain.in_colour == changed.in_colour).all()
 
 
+@pytest.mark.parametrize("sum", ["-" * 20_000 + "1", "1" + " + 1" * 20_000], ids=["signs", "terms"])
+def test_expressions_beyond_the_recursion_limit_are_rejected(sum) -> None:
+    with pytest.raises(Rejected, match="nested too deeply, or has too many terms"):
+        assemble(f".const a = {sum}\n.layout\n  grid 1, 1\n")
+
+
+def test_characters_that_do_not_show_are_named_by_number() -> None:
+    with pytest.raises(AssemblyError, match=r"unexpected character U\+00A0"):
+        assemble(".layout\n  grid 1,\u00a01\n")
+
+
+def test_a_grid_beyond_every_machine_is_rejected() -> None:
+    with pytest.raises(AssemblyError, match=r"a grid of 32767 x 32767 PEs; at most 4,194,304 PEs"):
+        assemble(".layout\n  grid 32767, 32767\n")
+
+
 def test_standard_input(monkeypatch) -> None:
     text = (ASM / "ok_relay.loom").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))

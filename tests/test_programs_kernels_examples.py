@@ -83,7 +83,7 @@ def _nested(before, array):
     line = before + spelt(array)
     if len(line) <= 106 or array.ndim == 1:
         return [line]
-    lines = []
+    lines: list[str] = []
     for part in array:
         start = before + "[" if not lines else ";=" + " " * (len(before) - 1)
         lines += _nested(start, part)

@@ -25,6 +25,10 @@ def open_model(name: str, terminal: Terminal) -> WeightFile:
     if name in PINNED and not Path(name).exists():
         with Progress(terminal, name) as progress:
             return open_gguf(fetch(name, lambda what, done, total: progress.tick(what)))
+    if not Path(name).suffix and not Path(name).exists():
+        raise Usage(
+            f"no model {name!r}", category="name", help=f"a GGUF file, or a pinned one: {', '.join(PINNED)}"
+        )
     return open_gguf(name)
 
 

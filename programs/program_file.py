@@ -57,7 +57,7 @@ def load(
 
 
 def is_image(path: str) -> bool:
-    """Whether a file begins like a safetensors file: eight bytes of length, then an object."""
+    """Whether a file is named .wafer, or begins like a safetensors file: 8 bytes of length, then an object."""
     if path == "-":
         return False
     try:
@@ -65,7 +65,7 @@ def is_image(path: str) -> bool:
             head = file.read(9)
     except OSError as error:
         raise _unreadable(path, error) from None
-    return len(head) == 9 and head[8:] == b"{" and b"\0" in head[:8]
+    return (len(head) == 9 and head[8:] == b"{" and b"\0" in head[:8]) or path.endswith(".wafer")
 
 
 def read_text(path: str) -> str:

@@ -314,6 +314,8 @@ def test_image_round_trip(tmp_path, x):
     again = tmp_path / "again.loom"
     again.write_text(source)
     assert call("dis", str(again))[1] == call("dis", image)[1]
+    (tmp_path / "relay.wafer").write_bytes((tmp_path / "relay.wafer").read_bytes()[:4])
+    assert "truncated or not an image" in call("run", image)[2]
 
 
 @pytest.mark.parametrize("form", ["hex", "listing", "json", "symbols"])

@@ -166,6 +166,9 @@ def test_bad_files_are_one_message(tmp_path, model):
             assert (code, out) == (3, "")
             assert text in err
             assert err.count("error[") == 1
+    code, out, err = call("plan", "smolm2")
+    assert (code, out) == (2, "")
+    assert "no model 'smolm2'\nhelp: a GGUF file, or a pinned one: smollm2" in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..isa.errors import Rejected, Usage
+from ..isa.errors import Mismatch, Rejected, Usage
 from . import array_files, values
 from .expectations import Directive, Expectations, differences
 
@@ -23,10 +23,8 @@ def check_readable(path: str) -> None:
     """Raise before the run if the file cannot be used after it."""
     if not path.endswith(LEGAL):
         raise Usage(f"--expect {path}: unknown kind of file; legal: {', '.join(LEGAL)}")
-    if path.endswith(".json"):
-        _json(path)
-    else:
-        array_files.load_all(path)
+    if not (_json(path) if path.endswith(".json") else array_files.load_all(path)):
+        raise array_files.ArrayFileError(path, "it expects nothing: there is no name in it")
 
 
 def differences_from_file(path: str, wafer: Wafer, result: Result) -> list[str]:
@@ -40,10 +38,14 @@ def differences_from_file(path: str, wafer: Wafer, result: Result) -> list[str]:
     lines = []
     for name, wanted in array_files.load_all(path).items():
         if name == "cycles":
-            if int(wanted) != result.cycles:
-                lines.append(f"{path}: cycles = {result.cycles}, expected {int(wanted)}")
+            if wanted.size != 1 or wanted.ravel()[0] != result.cycles:
+                lines.append(f"{path}: cycles = {result.cycles}, expected {wanted}")
             continue
-        got = result[name] if name in result.outputs else wafer.read(name)
+        try:
+            got = result[name] if name in result.outputs else wafer.read(name)
+        except Mismatch as error:  # not everything arrived; how the run ended says why
+            lines.append(f"{path}: {name}: {error.message}")
+            continue
         if got.dtype != wanted.dtype or got.shape != wanted.shape:
             lines.append(
                 f"{path}: {name} is {got.dtype} {got.shape}, the file has {wanted.dtype} {wanted.shape}"
@@ -59,7 +61,8 @@ def _from_result_file(path: str, document: dict[str, Any], result: Result) -> li
     lines: list[str] = []
     for key in ("end", "sim", "outputs"):
         lines += _differ(f"{path}: {key}", document.get(key), now[key])
-    digest = document.get("program", {}).get("digest")
+    program = document.get("program")
+    digest = program.get("digest") if isinstance(program, dict) else None
     if lines and digest != now["program"]["digest"]:
         lines.append(f"{path}: it is the result of another program (digest {str(digest)[:12]}...)")
     return lines

@@ -57,7 +57,7 @@ def load(
 
 
 def is_image(path: str) -> bool:
-    """Whether a file is named .wafer, or begins like a safetensors file: 8 bytes of length, then an object."""
+    """Whether a file is named .wafer, or begins like safetensors: eight bytes of length, then an object."""
     if path == "-":
         return False
     try:

@@ -299,6 +299,32 @@ def test_heat_map_and_quiet(x):
     assert "finished after 19 cycles (21.7 ns at 875 MHz)" in out
 
 
+def test_awkward_expected_files(tmp_path, x):
+    np.savez(tmp_path / "nothing.npz")
+    np.savez(tmp_path / "cycles.npz", cycles=np.zeros(3))
+    (tmp_path / "nothing.json").write_text("{}")
+    (tmp_path / "odd.json").write_text('{"sim": 1, "schema": 1, "program": []}')
+    for name, code, text in (
+        ("nothing.npz", 3, "it expects nothing"),
+        ("nothing.json", 3, "it expects nothing"),
+        ("cycles.npz", 1, "expected [0. 0. 0.]"),
+        ("odd.json", 1, "result of another program"),
+    ):
+        got = call("run", RELAY, *ENGINE, "--input", x, "--expect", str(tmp_path / name))
+        assert got[0] == code
+        assert text in got[2]
+
+
+def test_a_hang_stays_a_hang_whatever_was_expected(tmp_path):
+    kept = str(tmp_path / "y.npz")
+    np.savez(kept, y=np.full((1, 5), 42, np.int32))
+    hang = str(RUN.parents[1] / "programs" / "examples" / "relay_hang.loom")
+    code, _, err = call("run", hang, *ENGINE, "--expect", kept)
+    assert code == 4
+    assert "0 data wavelets arrived" in err
+    assert "root blocker" in err
+
+
 # --- asm, dis, check, isa, doctor ---
 
 

@@ -88,8 +88,11 @@ class Transpose(Job):
         return max(0, min((x + 1) * k, (y + rows) * m) - max(x * k, y * m))
 
     def cycles(self, spec: MachineSpec) -> int:
-        """The last PE of all columns. Exact, except that it can be a few cycles short where a hop and both ramps
-        take one cycle each (no preset is such a machine)."""
+        """The last PE of all columns.
+
+        Exact, except that it can be a few cycles short where a hop and both ramps take one cycle each (no
+        preset is such a machine).
+        """
         return max(self._column(spec, x) for x in range(self.cols))
 
     def _sent(self, spec: MachineSpec, y: int) -> tuple[np.ndarray, np.ndarray, int]:

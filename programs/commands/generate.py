@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...isa.errors import Interrupted
+from ..layout_options import layout_options
 from ..terminal import Terminal
 
 if TYPE_CHECKING:
@@ -21,20 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--model", default="smollm2", show_default=True, metavar="FILE.gguf", help="File or pinned name."
 )
-@click.option("--machine", default="wse3", show_default=True, metavar="M", help="Preset or TOML file.")
-@click.option("--grid", metavar="CxR", help="Columns x rows of PEs per layer [default: planned].")
-@click.option(
-    "--wafers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Wafers for the layers, side by side if fewer than layers [default: one per layer].",
-)
-@click.option(
-    "--kv", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens the KV cache holds."
-)
-@click.option(
-    "--link", "link_file", metavar="FILE.toml", help="Links between the wafers [default: 2 us, 1.2 Tbit/s]."
-)
+@layout_options
 @click.option(
     "--requests",
     type=click.IntRange(min=1),

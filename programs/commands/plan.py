@@ -6,25 +6,13 @@ from typing import Any
 
 import click
 
+from ..layout_options import layout_options
 from ..terminal import Terminal
 
 
 @click.command("plan")
 @click.argument("model", default="smollm2", metavar="[FILE.gguf]")
-@click.option("--machine", default="wse3", show_default=True, metavar="M", help="Preset or TOML file.")
-@click.option("--grid", metavar="CxR", help="Columns x rows of PEs per layer [default: planned].")
-@click.option(
-    "--wafers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Wafers for the layers, side by side if fewer than layers [default: one per layer].",
-)
-@click.option(
-    "--kv", type=click.IntRange(min=1), default=512, show_default=True, help="Tokens the KV cache holds."
-)
-@click.option(
-    "--link", "link_file", metavar="FILE.toml", help="Links between the wafers [default: 2 us, 1.2 Tbit/s]."
-)
+@layout_options
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.pass_obj
 def command(terminal: Terminal, model: str, **options: Any) -> None:

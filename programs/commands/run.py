@@ -124,31 +124,16 @@ def _given(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
 
 def _run(terminal: Terminal, wafer: Wafer, inputs: dict[str, Any], max_cycles: int | None) -> Result:
     """Run; Ctrl-C stops the engine at its next look, so that results so far exist. A second one kills."""
-    import signal
-
+    from ..interrupt import Stop
     from ..terminal import Progress
 
-    stopped = False
-
-    def stop(number: int, frame: Any) -> None:
-        nonlocal stopped
-        stopped = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    with Progress(terminal, wafer.program.name, FIRST_RUN) as progress:
+    with Progress(terminal, wafer.program.name, FIRST_RUN) as progress, Stop() as stop:
 
         def interrupted() -> bool:
             progress.tick("running")
-            return stopped
+            return stop.asked
 
-        try:
-            before = signal.signal(signal.SIGINT, stop)
-        except ValueError:  # not in the main thread: Ctrl-C is somebody else's
-            return wafer.run(inputs, max_cycles, interrupted=interrupted)
-        try:
-            return wafer.run(inputs, max_cycles, interrupted=interrupted)
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return wafer.run(inputs, max_cycles, interrupted=interrupted)
 
 
 def _check_results(options: dict[str, Any]) -> None:
